@@ -1,0 +1,30 @@
+# One line a unit: paceline_library(NAME SOURCES... DEPS...), paceline_test, paceline_bench.
+
+# paceline_library(sampling SOURCES top_k.cc ... DEPS paceline::base)
+# Makes paceline_sampling with the alias paceline::sampling. Includes are relative to the root.
+function(paceline_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
+  add_library(paceline_${name} STATIC ${ARG_SOURCES})
+  add_library(paceline::${name} ALIAS paceline_${name})
+  target_include_directories(paceline_${name} PUBLIC ${PROJECT_SOURCE_DIR})
+  target_link_libraries(paceline_${name} PUBLIC ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS})
+endfunction()
+
+# paceline_test(sampling SOURCES sampling/top_k_test.cc ... DEPS paceline::sampling)
+# One executable and one CTest entry for a module. The data folder is passed to the tests by a macro.
+function(paceline_test name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LABELS" ${ARGN})
+  string(REPLACE "." "_" target "${name}")
+  add_executable(${target}_test ${ARG_SOURCES})
+  target_link_libraries(${target}_test PRIVATE ${ARG_DEPS} paceline::test_support GTest::gmock_main)
+  add_test(NAME ${name} COMMAND ${target}_test)
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}")
+endfunction()
+
+# paceline_bench(verify_bench.cc DEPS paceline::verify)
+function(paceline_bench source)
+  cmake_parse_arguments(ARG "" "" "DEPS" ${ARGN})
+  get_filename_component(name ${source} NAME_WE)
+  add_executable(${name} ${source})
+  target_link_libraries(${name} PRIVATE ${ARG_DEPS} benchmark::benchmark_main)
+endfunction()

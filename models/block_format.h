@@ -1,0 +1,29 @@
+// Block formats of GGUF tensors and their conversion to float32.
+//
+// A tensor's rows are sequences of blocks; a block holds BlockElements(type) values in
+// BlockSize(type) bytes, little endian. Source: the GGUF specification.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace paceline {
+
+enum class BlockType { kF32, kF16, kBF16, kQ4_0, kQ4_1, kQ8_0 };
+
+absl::string_view BlockTypeName(BlockType type);
+int64_t BlockElements(BlockType type);  // Values a block: 1 or 32.
+int64_t BlockSize(BlockType type);      // Bytes a block.
+
+// Bytes of `num_elements` values. num_elements must be a multiple of BlockElements(type).
+int64_t BlockBytes(BlockType type, int64_t num_elements);
+
+// Writes the values of `bytes` to `values`. kInvalidArgument unless bytes.size() is
+// BlockBytes(type, values.size()). Exact: the result is the float32 nearest to scale * quant + minimum as
+// float32 arithmetic gives it.
+absl::Status Dequantise(BlockType type, std::span<const uint8_t> bytes, std::span<float> values);
+
+}  // namespace paceline

@@ -1,0 +1,82 @@
+// Text to token ids and back: byte-level BPE with added and special tokens.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace paceline {
+
+// What a model file says of its tokenizer.
+struct TokenizerSpec {
+  enum class TokenKind : uint8_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
+
+  std::string model;          // "gpt2" is byte-level BPE.
+  std::string pre;            // Name of the pre-tokenizer's pattern set.
+  std::vector<std::string> tokens;  // [V] pieces as the file writes them (byte-level alphabet).
+  std::vector<TokenKind> kinds;     // [V]
+  std::vector<std::string> merges;  // "left right", best first.
+  std::optional<int32_t> bos_id, eos_id, eot_id, unknown_id, pad_id;
+  bool add_bos = false;
+  bool ignore_merges = false;
+  std::string chat_template;  // Empty if the file has none.
+};
+
+class Tokenizer {
+ public:
+  // kInvalidArgument naming the part if the spec contradicts itself; kUnimplemented naming the model or
+  // pre-tokenizer that is not supported.
+  static absl::StatusOr<std::unique_ptr<Tokenizer>> Create(TokenizerSpec spec);
+  ~Tokenizer();
+
+  enum class Specials {
+    kParse,      // Control and user-defined tokens are recognised in the text.
+    kPlainText,  // Control tokens are text like any other; user-defined ones still match.
+  };
+
+  // Ids of `text` (any bytes). No begin token is added: see AddBos. Cost: O(text) pattern matching
+  // and O(n log n) merging a word; kInvalidArgument if the pattern's match limit is reached.
+  absl::StatusOr<std::vector<int32_t>> Encode(std::string_view text, Specials specials) const;
+
+  // `ids` with the begin token in front where the file asks for one and it is not there already.
+  std::vector<int32_t> AddBos(std::vector<int32_t> ids) const;
+
+  // Bytes of one token; empty for ids outside [0, V), for unused ids, and for control tokens unless
+  // `show_control`.
+  std::string_view Piece(int32_t id, bool show_control = false) const;
+
+  // Text of `ids`: pieces joined, ill-formed UTF-8 replaced by U+FFFD as StreamDecoder does.
+  std::string Decode(std::span<const int32_t> ids, bool show_control = false) const;
+
+  int32_t vocab_size() const;
+  bool IsControl(int32_t id) const;
+  // Ids that end a text: end of sequence and end of turn, without duplicates.
+  const std::vector<int32_t>& end_ids() const;
+  const TokenizerSpec& spec() const;
+
+ private:
+  struct State;
+  explicit Tokenizer(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+// Turns pieces into text without ever emitting half a character: an incomplete UTF-8 tail is held
+// back until the next piece, ill-formed bytes become U+FFFD at once.
+class StreamDecoder {
+ public:
+  // Text that is complete after `bytes`.
+  std::string Push(std::string_view bytes);
+  // What is held back, as one U+FFFD if anything is. The decoder is empty afterwards.
+  std::string Flush();
+
+ private:
+  std::string tail_;  // At most three bytes.
+};
+
+}  // namespace paceline

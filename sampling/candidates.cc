@@ -1,0 +1,192 @@
+#include "sampling/candidates.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+
+namespace paceline {
+namespace {
+
+constexpr int64_t kFirstRanked = 64;  // Smallest part worth ranking at once.
+
+template <typename Real>
+constexpr Real kMasked = -std::numeric_limits<Real>::infinity();
+
+struct RankOrder {
+  template <typename Entry>
+  bool operator()(const Entry& a, const Entry& b) const {
+    return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
+  }
+};
+
+absl::Status BadLogit(int64_t id, double logit) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(std::isnan(logit) ? "nan_logit" : "inf_logit", ": logits[", id,
+                   "]: expected a finite number or -inf, got ", logit));
+}
+
+}  // namespace
+
+template <typename Real>
+template <typename Input>
+absl::Status Candidates<Real>::AssignFrom(std::span<const Input> logits, int32_t vocab_size) {
+  if (vocab_size <= 0 || static_cast<size_t>(vocab_size) > logits.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "logits: expected at least vocab_size = ", vocab_size, " entries, got ", logits.size()));
+  }
+  // NaN and +inf fail the comparison; one flag keeps the scan free of branches.
+  bool sound = true;
+  for (Input logit : logits.first(vocab_size)) {
+    sound &= logit <= std::numeric_limits<Input>::max();
+  }
+  for (int32_t id = 0; !sound && id < vocab_size; ++id) {
+    if (!(logits[id] <= std::numeric_limits<Input>::max())) return BadLogit(id, logits[id]);
+  }
+  dense_.assign(logits.begin(), logits.begin() + vocab_size);
+  entries_.clear();
+  num_ranked_ = 0;
+  filtered_ = false;
+  ForgetSums();
+  return absl::OkStatus();
+}
+
+template <typename Real>
+absl::Status Candidates<Real>::Assign(std::span<const float> logits, int32_t vocab_size) {
+  return AssignFrom(logits, vocab_size);
+}
+
+template <typename Real>
+absl::Status Candidates<Real>::Assign(std::span<const double> logits, int32_t vocab_size) {
+  return AssignFrom(logits, vocab_size);
+}
+
+template <typename Real>
+void Candidates<Real>::ForgetSums() {
+  has_max_ = false;
+  has_mass_ = false;
+}
+
+template <typename Real>
+void Candidates<Real>::SetLogit(int32_t id, Real logit) {
+  dense_[id] = logit;
+  ForgetSums();
+}
+
+template <typename Real>
+int64_t Candidates<Real>::NumSurvivors() {
+  if (filtered_) return static_cast<int64_t>(entries_.size());
+  return std::count_if(dense_.begin(), dense_.end(), [](Real l) { return l > kMasked<Real>; });
+}
+
+template <typename Real>
+Real Candidates<Real>::Max() {
+  if (has_max_) return max_;
+  max_ = kMasked<Real>;
+  if (filtered_) {
+    for (const Entry& entry : entries_) max_ = std::max(max_, entry.logit);
+  } else {
+    for (Real logit : dense_) max_ = std::max(max_, logit);
+  }
+  has_max_ = true;
+  return max_;
+}
+
+template <typename Real>
+double Candidates<Real>::Mass() {
+  if (has_mass_) return mass_;
+  const Real max = Max();
+  mass_ = 0;
+  if (max > kMasked<Real>) {
+    if (filtered_) {
+      for (const Entry& entry : entries_) mass_ += std::exp(entry.logit - max);
+    } else {
+      for (Real logit : dense_) mass_ += std::exp(logit - max);
+    }
+  }
+  has_mass_ = true;
+  return mass_;
+}
+
+template <typename Real>
+void Candidates<Real>::Temper(double temperature) {
+  const Real max = Max();
+  if (!(max > kMasked<Real>)) return;
+  const Real divisor = static_cast<Real>(temperature);
+  const auto temper = [&](Real logit) {
+    // A divisor that underflowed to 0 in this precision leaves the maxima alone.
+    return logit == max ? Real{0} : (logit - max) / divisor;
+  };
+  if (filtered_) {
+    for (Entry& entry : entries_) entry.logit = temper(entry.logit);
+  } else {
+    for (Real& logit : dense_) logit = temper(logit);
+  }
+  max_ = 0;
+  has_mass_ = false;
+}
+
+template <typename Real>
+void Candidates<Real>::Filter() {
+  if (filtered_) return;
+  entries_.reserve(dense_.size());
+  for (int32_t id = 0; id < vocab_size(); ++id) {
+    if (dense_[id] > kMasked<Real>) entries_.push_back({id, dense_[id]});
+  }
+  filtered_ = true;
+}
+
+template <typename Real>
+std::span<const typename Candidates<Real>::Entry> Candidates<Real>::Ranked(int64_t count) {
+  Filter();
+  const int64_t total = static_cast<int64_t>(entries_.size());
+  count = std::min(count, total);
+  if (count > num_ranked_) {
+    const int64_t wanted = std::min(total, std::max({count, 2 * num_ranked_, kFirstRanked}));
+    const auto begin = entries_.begin() + num_ranked_;
+    const auto end = entries_.begin() + wanted;
+    if (wanted < total) std::nth_element(begin, end - 1, entries_.end(), RankOrder());
+    std::sort(begin, end, RankOrder());
+    num_ranked_ = wanted;
+  }
+  return std::span<const Entry>(entries_).first(count);
+}
+
+template <typename Real>
+void Candidates<Real>::KeepRanked(int64_t count) {
+  Ranked(count);
+  if (count >= static_cast<int64_t>(entries_.size())) return;
+  entries_.resize(count);
+  num_ranked_ = count;
+  ForgetSums();
+}
+
+template <typename Real>
+void Candidates<Real>::KeepAtLeast(Real threshold, int64_t min_keep) {
+  if (filtered_) {
+    const auto below = [&](const Entry& entry) { return entry.logit < threshold; };
+    if (std::none_of(entries_.begin(), entries_.end(), below)) return;
+    const int64_t above = std::count_if(entries_.begin(), entries_.end(), std::not_fn(below));
+    if (above < min_keep) return KeepRanked(min_keep);
+    // Stable: what was in rank order stays so, and the ranked part is a prefix of the survivors.
+    const auto end = std::remove_if(entries_.begin(), entries_.end(), below);
+    entries_.erase(end, entries_.end());
+    num_ranked_ = std::min(num_ranked_, static_cast<int64_t>(entries_.size()));
+    return ForgetSums();
+  }
+  const int64_t above =
+      std::count_if(dense_.begin(), dense_.end(), [&](Real logit) { return logit >= threshold; });
+  if (above < min_keep) return KeepRanked(min_keep);
+  for (int32_t id = 0; id < vocab_size(); ++id) {
+    if (dense_[id] >= threshold && dense_[id] > kMasked<Real>) entries_.push_back({id, dense_[id]});
+  }
+  filtered_ = true;
+  ForgetSums();
+}
+
+template class Candidates<float>;
+template class Candidates<double>;
+
+}  // namespace paceline

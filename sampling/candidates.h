@@ -1,0 +1,82 @@
+// The row that stages edit on its way from logits to a distribution.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace paceline {
+
+// Logits of the tokens that may still come. Starts dense: one logit an id, edited in place by
+// biases, masks and penalties. The first filter turns it into a list of survivors, of which as many
+// as a filter asks for are brought in rank order (value descending, id ascending). The maximum and
+// the sum of exponentials are computed when first asked for and kept until something changes them.
+//
+// Made for reuse: Assign keeps the memory of the last row. Instantiated for float and double.
+template <typename Real>
+class Candidates {
+ public:
+  struct Entry {
+    int32_t id;
+    Real logit;
+  };
+
+  // Takes a row of `logits`, of which the first `vocab_size` are tokens: what lies beyond is
+  // padding of the model's head and never comes. kInvalidArgument naming the id for NaN and +inf.
+  absl::Status Assign(std::span<const float> logits, int32_t vocab_size);
+  absl::Status Assign(std::span<const double> logits, int32_t vocab_size);
+
+  int32_t vocab_size() const { return static_cast<int32_t>(dense_.size()); }
+  bool filtered() const { return filtered_; }
+
+  // Dense editing; only before the first filter. -inf masks.
+  Real logit(int32_t id) const { return dense_[id]; }
+  void SetLogit(int32_t id, Real logit);
+  std::span<const Real> dense() const { return dense_; }
+
+  // Survivors in no particular order; only after the first filter.
+  std::span<const Entry> survivors() const { return entries_; }
+
+  // Tokens whose logit is above -inf.
+  int64_t NumSurvivors();
+
+  // Largest logit; -inf if every token is masked.
+  Real Max();
+  // Sum over survivors of exp(logit - Max()), in double; at least 1 unless all are masked.
+  double Mass();
+
+  // Replaces each logit l by (l - Max()) / temperature, temperature > 0. Cannot overflow.
+  void Temper(double temperature);
+
+  // The first `count` survivors (or all) in rank order. Cost: O(V) for the first call, then
+  // O(V + count log count) for each doubling of the ranked part.
+  std::span<const Entry> Ranked(int64_t count);
+
+  // Keeps the first `count` of the rank order.
+  void KeepRanked(int64_t count);
+
+  // Keeps survivors with logit >= threshold, and at least the first `min_keep` of the rank order.
+  void KeepAtLeast(Real threshold, int64_t min_keep);
+
+ private:
+  template <typename Input>
+  absl::Status AssignFrom(std::span<const Input> logits, int32_t vocab_size);
+  void Filter();  // From dense to a list of survivors.
+  void ForgetSums();
+
+  std::vector<Real> dense_;
+  std::vector<Entry> entries_;
+  int64_t num_ranked_ = 0;  // The first entries that are in rank order, all before the rest.
+  bool filtered_ = false;
+  bool has_max_ = false;
+  bool has_mass_ = false;
+  Real max_ = 0;
+  double mass_ = 0;
+};
+
+extern template class Candidates<float>;
+extern template class Candidates<double>;
+
+}  // namespace paceline

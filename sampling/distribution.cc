@@ -1,0 +1,156 @@
+#include "sampling/distribution.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "sampling/draw.h"
+
+namespace paceline {
+namespace {
+
+constexpr double kSumTolerance = 1e-4;
+
+}  // namespace
+
+template <typename Real>
+absl::StatusOr<Distribution<Real>> Distribution<Real>::Softmax(Candidates<Real>& candidates) {
+  const Real max = candidates.Max();
+  if (!(max > -std::numeric_limits<Real>::infinity())) {
+    return absl::FailedPreconditionError("no_token_left: every token is masked");
+  }
+  const double mass = candidates.Mass();
+  const auto prob = [&](Real logit) { return static_cast<Real>(std::exp(logit - max) / mass); };
+  Distribution row;
+  row.vocab_size_ = candidates.vocab_size();
+  if (!candidates.filtered()) {
+    row.probs_.reserve(row.vocab_size_);
+    for (Real logit : candidates.dense()) row.probs_.push_back(prob(logit));
+    return row;
+  }
+  std::vector<typename Candidates<Real>::Entry> entries(candidates.survivors().begin(),
+                                                        candidates.survivors().end());
+  std::sort(entries.begin(), entries.end(),
+            [](const auto& a, const auto& b) { return a.id < b.id; });
+  row.ids_.reserve(entries.size());
+  row.probs_.reserve(entries.size());
+  for (const auto& entry : entries) {
+    row.ids_.push_back(entry.id);
+    row.probs_.push_back(prob(entry.logit));
+  }
+  return row;
+}
+
+template <typename Real>
+Distribution<Real> Distribution<Real>::OneHot(int32_t id, int32_t vocab_size) {
+  Distribution row;
+  row.vocab_size_ = vocab_size;
+  row.ids_ = {id};
+  row.probs_ = {1};
+  return row;
+}
+
+template <typename Real>
+absl::StatusOr<Distribution<Real>> Distribution<Real>::FromProbs(std::span<const Real> probs) {
+  double sum = 0;
+  for (size_t i = 0; i < probs.size(); ++i) {
+    if (!(probs[i] >= 0) || std::isinf(probs[i])) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("probs[", i, "]: expected a finite number of 0 or more, got ", probs[i]));
+    }
+    sum += probs[i];
+  }
+  if (!(std::abs(sum - 1) <= kSumTolerance)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("probs: expected a sum of 1 within ", kSumTolerance, ", got ", sum));
+  }
+  Distribution row;
+  row.vocab_size_ = static_cast<int32_t>(probs.size());
+  row.probs_.assign(probs.begin(), probs.end());
+  return row;
+}
+
+template <typename Real>
+Real Distribution<Real>::Prob(int32_t id) const {
+  if (id < 0 || id >= vocab_size_) return 0;
+  if (ids_.empty()) return probs_[id];
+  const auto found = std::lower_bound(ids_.begin(), ids_.end(), id);
+  return found != ids_.end() && *found == id ? probs_[found - ids_.begin()] : 0;
+}
+
+template <typename Real>
+int32_t Distribution<Real>::Draw(double u) const {
+  return IdAt(InverseCdf(std::span<const Real>(probs_), u));
+}
+
+template <typename Real>
+int32_t Distribution<Real>::Argmax() const {
+  return IdAt(std::max_element(probs_.begin(), probs_.end()) - probs_.begin());
+}
+
+template <typename Real>
+double Distribution<Real>::EntropyBits() const {
+  double bits = 0;
+  for (Real prob : probs_) {
+    if (prob > 0) bits -= prob * std::log2(static_cast<double>(prob));
+  }
+  return bits;
+}
+
+template <typename Real>
+int64_t Distribution<Real>::NumSurvivors() const {
+  return std::count_if(probs_.begin(), probs_.end(), [](Real prob) { return prob > 0; });
+}
+
+template <typename Real>
+template <typename Visit>
+void Distribution<Real>::Merge(const Distribution& draft, Visit visit) const {
+  size_t i = 0;
+  size_t j = 0;
+  while (i < probs_.size() || j < draft.probs_.size()) {
+    const int32_t mine = i < probs_.size() ? IdAt(i) : std::numeric_limits<int32_t>::max();
+    const int32_t theirs =
+        j < draft.probs_.size() ? draft.IdAt(j) : std::numeric_limits<int32_t>::max();
+    const double target_prob = mine <= theirs ? probs_[i++] : 0;
+    const double draft_prob = theirs <= mine ? draft.probs_[j++] : 0;
+    visit(std::min(mine, theirs), target_prob, draft_prob);
+  }
+}
+
+template <typename Real>
+WeightedTokens Distribution<Real>::ScaledResidual(double scale, const Distribution& draft) const {
+  WeightedTokens residual;
+  residual.weights.reserve(probs_.size());
+  Merge(draft, [&](int32_t id, double target_prob, double draft_prob) {
+    const double weight = std::max(scale * target_prob - draft_prob, 0.0);
+    if (weight <= 0) return;
+    residual.ids.push_back(id);
+    residual.weights.push_back(weight);
+    residual.total += weight;
+  });
+  return residual;
+}
+
+template <typename Real>
+Divergence Distribution<Real>::DivergenceFrom(const Distribution& draft) const {
+  Divergence divergence;
+  Merge(draft, [&](int32_t, double target_prob, double draft_prob) {
+    divergence.overlap += std::min(target_prob, draft_prob);
+    divergence.total_variation += std::abs(target_prob - draft_prob) / 2;
+    if (target_prob > 0) divergence.kl += target_prob * std::log(target_prob / draft_prob);
+  });
+  return divergence;
+}
+
+template <typename Real>
+std::vector<Real> Distribution<Real>::Dense() const {
+  std::vector<Real> dense(vocab_size_, 0);
+  for (size_t i = 0; i < probs_.size(); ++i) dense[IdAt(i)] = probs_[i];
+  return dense;
+}
+
+template class Distribution<float>;
+template class Distribution<double>;
+
+}  // namespace paceline

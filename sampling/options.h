@@ -1,0 +1,51 @@
+// Settings that turn a row of logits into the distribution a token is drawn from.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace paceline {
+
+// Which tokens of the history the penalties count.
+enum class PenaltyScope {
+  kDefault,          // repetition: prompt and output; frequency and presence: output only
+  kPromptAndOutput,  // all three: prompt and output
+  kOutput,           // all three: output only
+  kLastN,            // all three: the last penalty_last_n of prompt and output
+};
+
+// How a filter treats tokens equal to the last one kept. The order is value descending, id
+// ascending.
+enum class Ties { kRank, kValue };
+
+// Whether top-p keeps a token when the mass before it equals top_p exactly.
+enum class TopPCompare { kLess, kLessOrEqual };
+
+// Off-values leave a row as it is, bit for bit.
+struct SamplingOptions {
+  std::vector<std::pair<int32_t, double>> logit_bias;  // Added to logits; -inf bans. Empty is off.
+  std::vector<int32_t> allowed_ids;                    // The only ids that may come. Empty is off.
+  std::vector<std::vector<int32_t>> bad_words;         // Sequences that may not be completed.
+  int32_t min_tokens = 0;           // Output length before which eos_ids are masked; 0 is off.
+  std::vector<int32_t> eos_ids;     // What min_tokens masks.
+  double repetition_penalty = 1.0;  // > 0; 1 is off. Keskar et al. 2019.
+  double frequency_penalty = 0.0;   // Subtracted once a time the token was seen; 0 is off.
+  double presence_penalty = 0.0;    // Subtracted once if the token was seen; 0 is off.
+  PenaltyScope penalty_scope = PenaltyScope::kDefault;
+  int32_t penalty_last_n = 64;  // Window of kLastN.
+  double temperature = 1.0;     // 0 is the argmax: every filter is then skipped. 1 is off.
+  int32_t top_k = 0;            // Tokens kept; 0 and -1 are off.
+  double top_p = 1.0;           // Mass kept; 1 is off. Holtzman et al. 2020.
+  TopPCompare top_p_compare = TopPCompare::kLess;
+  double min_p = 0.0;  // Share of the largest probability; 0 is off. Nguyen et al. 2024.
+  Ties ties = Ties::kRank;
+  int32_t min_keep = 1;  // Every filter leaves at least so many tokens.
+
+  // kInvalidArgument naming the option, what is expected and what came. `vocab_size` bounds ids.
+  absl::Status Validate(int32_t vocab_size) const;
+};
+
+}  // namespace paceline

@@ -1,0 +1,67 @@
+// A request's stages in order: logits and row context in, distribution out.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "sampling/candidates.h"
+#include "sampling/distribution.h"
+#include "sampling/options.h"
+#include "sampling/row_context.h"
+
+namespace paceline {
+
+// One stage: a pure function of (logits, options, row context).
+template <typename Real>
+struct Stage {
+  std::string_view name;
+  bool (*active)(
+      const SamplingOptions& options);  // False for the off-value: the row stays as it is.
+  void (*apply)(Candidates<Real>& candidates, const SamplingOptions& options,
+                const RowContext& context);
+};
+
+// Every stage there is, in the default order (algorithms B.2). A new stage is one file and one row
+// here.
+template <typename Real>
+std::span<const Stage<Real>> DefaultOrder();
+
+// Turns rows of logits into the distributions that tokens are drawn from. The same pipeline warps
+// the target's rows and the draft's. Options are checked once; Apply is a pure function of its
+// arguments (it reuses memory, so one pipeline serves one thread). Instantiated for float and
+// double.
+template <typename Real>
+class Pipeline {
+ public:
+  // Errors: those of SamplingOptions::Validate.
+  static absl::StatusOr<Pipeline> Create(SamplingOptions options, int32_t vocab_size);
+
+  // Distribution of the row `logits`, at least vocab_size entries, of which later ones are padding.
+  // Temperature 0: the edits up to temperature, then the whole mass on the argmax.
+  // Errors: kInvalidArgument for NaN or +inf logits, kFailedPrecondition `no_token_left`.
+  absl::StatusOr<Distribution<Real>> Apply(std::span<const float> logits,
+                                           const RowContext& context);
+  absl::StatusOr<Distribution<Real>> Apply(std::span<const double> logits,
+                                           const RowContext& context);
+
+  const SamplingOptions& options() const { return options_; }
+  int32_t vocab_size() const { return vocab_size_; }
+  bool greedy() const { return options_.temperature == 0; }
+
+ private:
+  Pipeline(SamplingOptions options, int32_t vocab_size);
+  absl::StatusOr<Distribution<Real>> Run(const RowContext& context);
+
+  SamplingOptions options_;
+  int32_t vocab_size_;
+  std::vector<Stage<Real>> stages_;  // The active ones.
+  Candidates<Real> candidates_;
+};
+
+extern template class Pipeline<float>;
+extern template class Pipeline<double>;
+
+}  // namespace paceline

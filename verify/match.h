@@ -1,0 +1,24 @@
+// Rules `match` and `greedy`: the target draws, a draft is accepted while equal.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "verify/rule.h"
+
+namespace paceline {
+
+// At the root and then at each accepted node: draws t from the target's row with the token noise of
+// that position; if a child holds t, goes there, else emits t and stops. At a leaf the drawn token
+// is the bonus.
+//
+// Law: every emitted token is the target's own draw, so the rule is exact and, for one seed, gives
+// the same tokens whatever was drafted and however; q is never read. Acceptance at a node:
+// p(children). Trees of any shape. Errors: those of the target rows. Cost: one draw, O(V), a
+// visited node. Source: algorithms D.5, D.9 (`walk`).
+template <typename Real>
+absl::StatusOr<VerifyOutcome> VerifyMatch(const RuleInput<Real>& input);
+
+// The same walk with the argmax of each row, ties to the lowest id: the rule of temperature 0.
+template <typename Real>
+absl::StatusOr<VerifyOutcome> VerifyGreedy(const RuleInput<Real>& input);
+
+}  // namespace paceline

@@ -1,0 +1,47 @@
+#include "verify/rules.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "verify/match.h"
+#include "verify/standard.h"
+
+namespace paceline {
+
+std::string_view DecisionName(Decision decision) {
+  switch (decision) {
+    case Decision::kAccepted:
+      return "accepted";
+    case Decision::kRejected:
+      return "rejected";
+    case Decision::kRecovered:
+      return "recovered";
+    case Decision::kBonus:
+      return "bonus";
+  }
+  return "";
+}
+
+std::span<const Rule> Rules() {
+  static constexpr Rule kRules[] = {
+      {"standard", "accept with min(1, p/q), redraw from the residual", true, false, false,
+       VerifyStandard<float>, VerifyStandard<double>},
+      {"match", "the target draws; a draft is accepted while equal", true, true, true,
+       VerifyMatch<float>, VerifyMatch<double>},
+      {"greedy", "the target's argmax; a draft is accepted while equal", true, true, true,
+       VerifyGreedy<float>, VerifyGreedy<double>},
+  };
+  return kRules;
+}
+
+absl::StatusOr<const Rule*> FindRule(std::string_view name) {
+  std::string known;
+  for (const Rule& rule : Rules()) {
+    if (rule.name == name) return &rule;
+    absl::StrAppend(&known, known.empty() ? "" : ", ", std::string(rule.name));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("verify: expected one of ", known, ", got '", std::string(name), "'"));
+}
+
+}  // namespace paceline

@@ -1,0 +1,28 @@
+// The table of acceptance rules by name.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "verify/rule.h"
+
+namespace paceline {
+
+struct Rule {
+  std::string_view name;  // As in options, telemetry and JSON.
+  std::string_view summary;
+  bool lossless;   // The emitted tokens follow the target's law exactly.
+  bool invariant;  // One seed gives the same tokens whatever the draft.
+  bool trees;      // Takes trees as well as chains.
+  absl::StatusOr<VerifyOutcome> (*verify)(const RuleInput<float>& input);
+  absl::StatusOr<VerifyOutcome> (*verify_double)(const RuleInput<double>& input);
+};
+
+// Every rule there is. A new rule is one file and one row here.
+std::span<const Rule> Rules();
+
+// The rule `name`; kInvalidArgument naming the rules there are.
+absl::StatusOr<const Rule*> FindRule(std::string_view name);
+
+}  // namespace paceline
