@@ -74,9 +74,4 @@ absl::Status Target::Commit(SequenceId sequence, const TokenTree& tree,
   return model_->cache().Compact(sequence, base, kept);
 }
 
-absl::Status Target::Rollback(SequenceId sequence, const TokenTree& tree) {
-  KvCache& cache = model_->cache();
-  return cache.Truncate(sequence, cache.Length(sequence) - tree.size() - 1);
-}
-
 }  // namespace paceline

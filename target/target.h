@@ -59,9 +59,6 @@ class Target {
   // drops the rest. The new last token is fed by the next round.
   absl::Status Commit(SequenceId sequence, const TokenTree& tree, std::span<const int32_t> path);
 
-  // Takes back a Score whose round was not committed.
-  absl::Status Rollback(SequenceId sequence, const TokenTree& tree);
-
   LanguageModel& model() { return *model_; }
 
  private:

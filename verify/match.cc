@@ -60,7 +60,7 @@ absl::StatusOr<VerifyOutcome> Walk(const RuleInput<Real>& input, PickToken pick_
       outcome.next_token = pick.token;
       outcome.trace.push_back({input.position + depth, -1, pick.token, row->Prob(pick.token),
                                kNoNumber, pick.uniform,
-                               children.empty() ? Decision::kBonus : Decision::kRecovered});
+                               children.empty() ? FinalDecision(input) : Decision::kRecovered});
       return outcome;
     }
     outcome.path.push_back(child);

@@ -30,6 +30,7 @@ enum class Decision {
   kRejected,   // A drafted token was refused: the round ends here.
   kRecovered,  // The token emitted in place of a refused one.
   kBonus,      // The token emitted after everything was accepted.
+  kPlain,      // The token of a round in which nothing was drafted.
 };
 
 std::string_view DecisionName(Decision decision);
@@ -68,6 +69,12 @@ struct RuleInput {
   Randomness& randomness;
   uint32_t position;  // Absolute position of the first drafted token: the committed length.
 };
+
+// What the final token of a round is that refused nothing.
+template <typename Real>
+Decision FinalDecision(const RuleInput<Real>& input) {
+  return input.proposal.tree.empty() ? Decision::kPlain : Decision::kBonus;
+}
 
 // Address of the token noise of a position `depth` tokens behind the first drafted one.
 template <typename Real>

@@ -18,6 +18,8 @@ std::string_view DecisionName(Decision decision) {
       return "recovered";
     case Decision::kBonus:
       return "bonus";
+    case Decision::kPlain:
+      return "plain";
   }
   return "";
 }

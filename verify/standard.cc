@@ -101,7 +101,7 @@ absl::StatusOr<VerifyOutcome> VerifyStandard(const RuleInput<Real>& input) {
     outcome.path.push_back(depth);
   }
   PACELINE_ASSIGN_OR_RETURN(const Distribution<Real>* row, input.rows.Row(tree.size() - 1));
-  EmitDraw(input, *row, tree.size(), Decision::kBonus, outcome);
+  EmitDraw(input, *row, tree.size(), FinalDecision(input), outcome);
   return outcome;
 }
 

@@ -1,0 +1,278 @@
+#include "runtime/engine.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "base/stopwatch.h"
+#include "draft/early_exit.h"
+#include "draft/model_drafter.h"
+#include "draft/ngram.h"
+#include "runtime/round.h"
+#include "runtime/sequence.h"
+
+namespace paceline {
+namespace {
+
+absl::Status Refuse(absl::string_view argument, absl::string_view expected, int64_t got) {
+  return absl::InvalidArgumentError(absl::StrCat(argument, ": expected ", expected, ", got ", got));
+}
+
+absl::Status CheckIds(std::span<const int32_t> ids, absl::string_view argument, int32_t size) {
+  for (int32_t id : ids) {
+    if (id >= 0 && id < size) continue;
+    return Refuse(argument, absl::StrCat("ids in [0, ", size, ")"), id);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckPrompt(const GenerationRequest& request, int32_t vocab_size,
+                         int32_t context_length) {
+  if (request.prompt.empty()) {
+    return absl::InvalidArgumentError("prompt: expected at least one token, got none");
+  }
+  PACELINE_RETURN_IF_ERROR(CheckIds(request.prompt, "prompt", vocab_size));
+  const auto length = static_cast<int64_t>(request.prompt.size());
+  if (length < context_length || (request.max_tokens == 0 && length == context_length)) {
+    return absl::OkStatus();
+  }
+  return absl::OutOfRangeError(absl::StrCat("prompt: expected fewer tokens than the context of ",
+                                            context_length, ", got ", length));
+}
+
+absl::StatusOr<const Rule*> RuleOf(const GenerationRequest& request) {
+  PACELINE_ASSIGN_OR_RETURN(const Rule* rule, FindRule(request.speculation.verify));
+  if (request.sampling.temperature == 0) return FindRule("greedy");
+  if (rule->name != "greedy") return rule;
+  return absl::InvalidArgumentError(
+      absl::StrCat("verify: rule greedy expects temperature 0, got ", request.sampling.temperature,
+                   "; standard and match are exact at any temperature"));
+}
+
+int32_t ExitLayers(const SpeculationOptions& speculation, const LanguageModel& target) {
+  return speculation.exit_layers > 0 ? speculation.exit_layers : target.num_layers() * 2 / 3;
+}
+
+absl::Status CheckDraft(const SpeculationOptions& speculation, const EngineModels& models) {
+  if (speculation.draft == DraftKind::kModel && models.draft == nullptr) {
+    return absl::FailedPreconditionError(
+        "draft: model needs a second model, and none was loaded (--draft-model)");
+  }
+  const int32_t layers = ExitLayers(speculation, *models.target);
+  const int32_t all = models.target->num_layers();
+  if (speculation.draft == DraftKind::kEarlyExit && (layers < 1 || layers >= all)) {
+    return Refuse("exit_layers", absl::StrCat("a number in [1, ", all, "), the target's layers"),
+                  layers);
+  }
+  return absl::OkStatus();
+}
+
+std::vector<int32_t> EndIds(const GenerationRequest& request, const Vocabulary& vocabulary) {
+  std::vector<int32_t> ids = request.stop_ids;
+  if (!request.ignore_eos) {
+    ids.insert(ids.end(), vocabulary.end_ids.begin(), vocabulary.end_ids.end());
+  }
+  return ids;
+}
+
+SamplingOptions SamplingOf(const GenerationRequest& request, const Vocabulary& vocabulary) {
+  SamplingOptions sampling = request.sampling;
+  sampling.eos_ids = EndIds(request, vocabulary);
+  return sampling;
+}
+
+std::unique_ptr<Drafter> MakeDrafter(const GenerationRequest& request, const EngineModels& models,
+                                     const Pipeline<float>& pipeline) {
+  const SpeculationOptions& speculation = request.speculation;
+  std::vector<int32_t> end_ids = EndIds(request, models.vocabulary);
+  switch (speculation.draft) {
+    case DraftKind::kNone:
+      return nullptr;
+    case DraftKind::kNgram:
+      return std::make_unique<NgramDrafter>(speculation.ngram);
+    case DraftKind::kModel:
+      return std::make_unique<ModelDrafter>(models.draft, pipeline, std::move(end_ids));
+    case DraftKind::kEarlyExit:
+      return std::make_unique<EarlyExitDrafter>(
+          models.target, ExitLayers(speculation, *models.target), pipeline, std::move(end_ids));
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Vocabulary VocabularyOf(const Tokenizer& tokenizer) {
+  return {tokenizer.vocab_size(), tokenizer.end_ids(),
+          [&tokenizer](int32_t id) { return tokenizer.Piece(id); }};
+}
+
+// One request on its way: its prompt's cache, which every choice forks, and its result.
+struct Engine::Job {
+  const GenerationRequest* request;
+  const Rule* rule;
+  uint32_t first_choice;  // Number of its first choice over all requests.
+  uint32_t num_started = 0;
+  SequenceId prompt_cache = -1;
+  GenerationResult result;
+
+  bool AllStarted() const { return num_started == request->num_choices; }
+};
+
+// A choice that takes part in rounds.
+struct Engine::Running {
+  Job* job;
+  uint32_t index;
+  std::unique_ptr<Sequence> sequence;
+};
+
+Engine::Engine(EngineModels models, EngineOptions options)
+    : models_(std::move(models)), options_(options), target_(models_.target) {}
+
+absl::Status Engine::Check(const GenerationRequest& request) const {
+  const int32_t vocab_size = models_.vocabulary.size;
+  if (request.max_tokens < 0) return Refuse("max_tokens", "0 or more", request.max_tokens);
+  if (request.num_choices < 1) return Refuse("num_choices", "1 or more", request.num_choices);
+  if (request.num_logprobs < -1 || request.num_logprobs > vocab_size) {
+    return Refuse("logprobs", absl::StrCat("a number in [0, ", vocab_size, "], or -1 (off)"),
+                  request.num_logprobs);
+  }
+  for (const std::string& stop : request.stop) {
+    if (stop.empty()) return absl::InvalidArgumentError("stop: expected no empty text");
+  }
+  PACELINE_RETURN_IF_ERROR(CheckIds(request.stop_ids, "stop_ids", vocab_size));
+  PACELINE_RETURN_IF_ERROR(CheckPrompt(request, vocab_size, models_.target->context_length()));
+  PACELINE_RETURN_IF_ERROR(SamplingOf(request, models_.vocabulary).Validate(vocab_size));
+  PACELINE_RETURN_IF_ERROR(request.speculation.Validate());
+  PACELINE_RETURN_IF_ERROR(RuleOf(request).status());
+  return CheckDraft(request.speculation, models_);
+}
+
+absl::StatusOr<GenerationResult> Engine::Generate(const GenerationRequest& request,
+                                                  const Observer& observer) {
+  return std::move(GenerateAll({&request, 1}, observer).front());
+}
+
+absl::StatusOr<std::unique_ptr<Engine::Job>> Engine::Admit(const GenerationRequest& request,
+                                                           uint32_t first_choice) {
+  const uint64_t ordinal = next_ordinal_++;
+  PACELINE_RETURN_IF_ERROR(Check(request));
+  PACELINE_ASSIGN_OR_RETURN(const Rule* rule, RuleOf(request));
+  auto job = std::make_unique<Job>(Job{&request, rule, first_choice, 0, -1, {}});
+  job->result.choices.resize(request.num_choices);
+  job->result.prompt_tokens = static_cast<int64_t>(request.prompt.size());
+  job->result.seed = request.seed.value_or(DeriveSeed(options_.seed, ordinal));
+  job->result.rule = std::string(rule->name);
+  job->result.lossless = rule->lossless;
+  return job;
+}
+
+absl::Status Engine::ReadPrompt(Job& job, const Observer& observer) {
+  Stopwatch clock;
+  PACELINE_ASSIGN_OR_RETURN(job.prompt_cache,
+                            target_.Start(job.request->prompt, [&](int64_t done, int64_t total) {
+                              if (observer.on_prompt) observer.on_prompt(done, total);
+                              return !observer.cancelled || !observer.cancelled();
+                            }));
+  job.result.prefill_ms = clock.Lap();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Sequence>> Engine::StartChoice(Job& job, const Observer& observer) {
+  if (job.prompt_cache < 0) PACELINE_RETURN_IF_ERROR(ReadPrompt(job, observer));
+  PACELINE_ASSIGN_OR_RETURN(Pipeline<float> pipeline,
+                            Pipeline<float>::Create(SamplingOf(*job.request, models_.vocabulary),
+                                                    models_.vocabulary.size));
+  std::unique_ptr<Drafter> drafter = MakeDrafter(*job.request, models_, pipeline);
+  PACELINE_ASSIGN_OR_RETURN(const SequenceId cache, models_.target->cache().Fork(job.prompt_cache));
+  return std::make_unique<Sequence>(
+      Sequence::Parts{job.request, &models_.vocabulary, &observer, job.rule, std::move(pipeline),
+                      std::move(drafter), StreamKey{job.result.seed, job.num_started},
+                      job.first_choice + job.num_started, models_.target->context_length()},
+      cache);
+}
+
+// Starts the job's next choice. A choice that cannot start ends with the reason.
+void Engine::StartNext(Job& job, const Observer& observer, std::vector<Running>& running) {
+  absl::StatusOr<std::unique_ptr<Sequence>> sequence = StartChoice(job, observer);
+  const uint32_t index = job.num_started++;
+  if (sequence.ok()) {
+    running.push_back({&job, index, *std::move(sequence)});
+  } else {
+    Choice& choice = job.result.choices[index];
+    choice.finish_reason = FinishReason::kInterrupted;
+    if (!absl::IsCancelled(sequence.status())) choice.status = sequence.status();
+  }
+  if (job.AllStarted() && job.prompt_cache >= 0) Release(job.prompt_cache);
+}
+
+void Engine::Release(SequenceId cache) {
+  // Fails for unknown ids only, and these are ours.
+  (void)models_.target->cache().Release(cache);
+}
+
+void Engine::Retire(std::vector<Running>& running) {
+  std::erase_if(running, [&](Running& entry) {
+    if (entry.sequence->live()) return false;
+    Release(entry.sequence->cache());
+    entry.job->result.choices[entry.index] = entry.sequence->TakeChoice();
+    return true;
+  });
+}
+
+void Engine::RunJobs(std::span<const std::unique_ptr<Job>> jobs, const Observer& observer) {
+  std::vector<Running> running;
+  auto next = jobs.begin();
+  const auto can_start = [&] {
+    while (next != jobs.end() && (*next == nullptr || (*next)->AllStarted())) ++next;
+    return next != jobs.end();
+  };
+  while (can_start() || !running.empty()) {
+    while (running.size() < static_cast<size_t>(options_.max_batch) && can_start()) {
+      StartNext(**next, observer, running);
+    }
+    Retire(running);  // A choice may have nothing to do.
+    if (observer.cancelled && observer.cancelled()) {
+      for (Running& entry : running) entry.sequence->Interrupt();
+      Retire(running);
+      continue;
+    }
+    RunOneRound(running);
+    Retire(running);
+  }
+}
+
+void Engine::RunOneRound(std::span<const Running> running) {
+  if (running.empty()) return;
+  std::vector<Sequence*> batch;
+  for (const Running& entry : running) batch.push_back(entry.sequence.get());
+  Stopwatch clock;
+  RunRound(batch, target_);
+  const double share = clock.Lap() / static_cast<double>(batch.size());
+  for (Sequence* sequence : batch) sequence->telemetry().rounds_ms += share;
+}
+
+std::vector<absl::StatusOr<GenerationResult>> Engine::GenerateAll(
+    std::span<const GenerationRequest> requests, const Observer& observer) {
+  std::vector<std::unique_ptr<Job>> jobs;
+  std::vector<absl::Status> refused;
+  uint32_t first_choice = 0;
+  for (const GenerationRequest& request : requests) {
+    absl::StatusOr<std::unique_ptr<Job>> job = Admit(request, first_choice);
+    first_choice += request.num_choices;
+    refused.push_back(job.status());
+    jobs.push_back(job.ok() ? *std::move(job) : nullptr);
+  }
+  RunJobs(jobs, observer);
+  std::vector<absl::StatusOr<GenerationResult>> results;
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    if (jobs[i] == nullptr) {
+      results.emplace_back(refused[i]);
+    } else {
+      results.emplace_back(std::move(jobs[i]->result));
+    }
+  }
+  return results;
+}
+
+}  // namespace paceline

@@ -1,0 +1,100 @@
+// One sequence being generated: its committed tokens and everything that moves with them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "draft/drafter.h"
+#include "runtime/engine.h"
+#include "runtime/text_streamer.h"
+#include "runtime/warped_rows.h"
+#include "sampling/pipeline.h"
+#include "verify/rules.h"
+
+namespace paceline {
+
+// What a round commits: the tokens up to and including the first ending, if any.
+struct Cut {
+  std::vector<int32_t>
+      tokens;  // Accepted tokens and the final one, cut at an ending; at least one.
+  std::vector<std::string> texts;  // [tokens] What can be shown after each.
+  std::vector<int32_t> path;  // Accepted nodes whose cache entries stay: all but the last token's.
+  int32_t num_accepted = 0;   // Accepted tokens that are committed.
+  bool in_path =
+      false;  // The ending is an accepted token: what was drafted after it does not count.
+};
+
+// History, sampler state, drafter, caches, text and counters of one choice of a request. They move
+// together, in Commit, and by committed tokens only. Not thread-safe.
+class Sequence {
+ public:
+  struct Parts {
+    const GenerationRequest* request;  // Outlives the sequence.
+    const Vocabulary* vocabulary;      // Likewise.
+    const Observer* observer;          // Likewise.
+    const Rule* rule;
+    Pipeline<float> pipeline;
+    std::unique_ptr<Drafter> drafter;  // Null without drafting.
+    StreamKey key;
+    uint32_t choice_number;  // As the observer is told.
+    int32_t context_length;
+  };
+
+  // `cache` holds the prompt but its last token and stays with the caller.
+  Sequence(Parts parts, SequenceId cache);
+
+  bool live() const { return !finished_; }
+  SequenceId cache() const { return cache_; }
+  const Proposal<float>& proposal() const { return proposal_; }
+  int32_t last_token() const { return committed_.back(); }
+  std::span<const int32_t> committed() const { return committed_; }
+
+  // Draft: fills proposal() with at most what may still be emitted; empty without a drafter.
+  absl::Status Draft();
+
+  // Verify: the rule's decisions on proposal(), given its target rows.
+  absl::StatusOr<VerifyOutcome> Judge(WarpedRows& rows);
+
+  // Warped rows over the target's logits of proposal().
+  WarpedRows RowsOver(WarpedRows::RawRow raw);
+
+  // Cuts an outcome at the first end token, stop string, budget or context limit, in token order.
+  // Advances the text, which follows committed tokens only.
+  Cut CutAtEnding(const VerifyOutcome& outcome);
+
+  // Commit: `cut` becomes history; counters, log-probabilities and drafter follow.
+  absl::Status Commit(const Cut& cut, const VerifyOutcome& outcome, WarpedRows& rows);
+
+  // Ends the sequence from outside: interrupted, or failed.
+  void Interrupt();
+  void Fail(absl::Status status);
+
+  Telemetry& telemetry() { return choice_.telemetry; }
+  // The result; the sequence must be finished.
+  Choice TakeChoice();
+
+ private:
+  int32_t DraftBudget() const;
+  bool Ends(int32_t token) const;
+  void Finish(FinishReason reason);
+  void Report(const Cut& cut, const VerifyOutcome& outcome);
+  void Measure(const Cut& cut, const VerifyOutcome& outcome, WarpedRows& rows);
+  absl::Status AddLogProbs(const Cut& cut, const VerifyOutcome& outcome, WarpedRows& rows);
+
+  Parts parts_;
+  SequenceId cache_;
+  std::vector<int32_t> committed_;  // Prompt, then output.
+  int32_t prompt_length_;
+  TokenCounts counts_;
+  std::vector<int32_t> end_ids_;  // What ends this request.
+  StreamRandomness randomness_;
+  TextStreamer text_;
+  Proposal<float> proposal_;
+  bool finished_ = false;
+  Choice choice_;
+};
+
+}  // namespace paceline
