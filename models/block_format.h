@@ -8,6 +8,7 @@
 #include <span>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 namespace paceline {
@@ -18,12 +19,18 @@ absl::string_view BlockTypeName(BlockType type);
 int64_t BlockElements(BlockType type);  // Values a block: 1 or 32.
 int64_t BlockSize(BlockType type);      // Bytes a block.
 
+// The format with this type id in GGUF files; kUnimplemented naming the supported ones.
+absl::StatusOr<BlockType> BlockTypeFromGguf(uint32_t id);
+
+// The type id of a format in GGUF files.
+uint32_t GgufTypeId(BlockType type);
+
 // Bytes of `num_elements` values. num_elements must be a multiple of BlockElements(type).
 int64_t BlockBytes(BlockType type, int64_t num_elements);
 
 // Writes the values of `bytes` to `values`. kInvalidArgument unless bytes.size() is
-// BlockBytes(type, values.size()). Exact: the result is the float32 nearest to scale * quant + minimum as
-// float32 arithmetic gives it.
+// BlockBytes(type, values.size()). Exact: the result is the float32 nearest to scale * quant +
+// minimum as float32 arithmetic gives it.
 absl::Status Dequantise(BlockType type, std::span<const uint8_t> bytes, std::span<float> values);
 
 }  // namespace paceline

@@ -15,23 +15,31 @@ namespace paceline {
 
 // What a model file says of its tokenizer.
 struct TokenizerSpec {
-  enum class TokenKind : uint8_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
+  enum class TokenKind : uint8_t {
+    kNormal = 1,
+    kUnknown = 2,
+    kControl = 3,
+    kUserDefined = 4,
+    kUnused = 5,
+    kByte = 6
+  };
 
-  std::string model;          // "gpt2" is byte-level BPE.
-  std::string pre;            // Name of the pre-tokenizer's pattern set.
+  std::string model;                // "gpt2" is byte-level BPE.
+  std::string pre;                  // Name of the pre-tokenizer's pattern set.
   std::vector<std::string> tokens;  // [V] pieces as the file writes them (byte-level alphabet).
   std::vector<TokenKind> kinds;     // [V]
   std::vector<std::string> merges;  // "left right", best first.
   std::optional<int32_t> bos_id, eos_id, eot_id, unknown_id, pad_id;
   bool add_bos = false;
-  bool ignore_merges = false;
-  std::string chat_template;  // Empty if the file has none.
+  bool ignore_merges = false;  // A word that is a token is taken whole, unmerged.
+  std::string chat_template;   // Empty if the file has none.
 };
 
 class Tokenizer {
  public:
-  // kInvalidArgument naming the part if the spec contradicts itself; kUnimplemented naming the model or
-  // pre-tokenizer that is not supported.
+  // kInvalidArgument naming the part if the spec contradicts itself; kUnimplemented naming the
+  // model, pre-tokenizer or kind of token that is not supported. Of tokens with equal text, and of
+  // equal merges, the first counts.
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Create(TokenizerSpec spec);
   ~Tokenizer();
 
@@ -40,21 +48,27 @@ class Tokenizer {
     kPlainText,  // Control tokens are text like any other; user-defined ones still match.
   };
 
-  // Ids of `text` (any bytes). No begin token is added: see AddBos. Cost: O(text) pattern matching
-  // and O(n log n) merging a word; kInvalidArgument if the pattern's match limit is reached.
+  // Ids of `text`, which may hold any bytes: a run of ill-formed UTF-8 is a word of its own,
+  // encoded byte by byte like any other. Added tokens are found first, the longest at each
+  // position. A byte that the vocabulary has no token for (SmolLM2 lacks 21, all rare control
+  // characters or bytes that are in no or hardly any text) becomes the unknown token if the file
+  // has one of that kind, and is left out otherwise, as the models' own tokenizers do. No begin
+  // token is added: see AddBos. Cost: O(text) pattern matching and O(n log n) merging a word;
+  // kInvalidArgument if the pattern's match limit is reached.
   absl::StatusOr<std::vector<int32_t>> Encode(std::string_view text, Specials specials) const;
 
   // `ids` with the begin token in front where the file asks for one and it is not there already.
   std::vector<int32_t> AddBos(std::vector<int32_t> ids) const;
 
-  // Bytes of one token; empty for ids outside [0, V), for unused ids, and for control tokens unless
-  // `show_control`.
+  // Bytes of one token; empty for ids outside [0, V), for unused ids, and for control and unknown
+  // tokens unless `show_control`. Valid while the tokenizer lives.
   std::string_view Piece(int32_t id, bool show_control = false) const;
 
   // Text of `ids`: pieces joined, ill-formed UTF-8 replaced by U+FFFD as StreamDecoder does.
   std::string Decode(std::span<const int32_t> ids, bool show_control = false) const;
 
   int32_t vocab_size() const;
+  // Whether `id` is a control or unknown token: no text of its own. False outside [0, V).
   bool IsControl(int32_t id) const;
   // Ids that end a text: end of sequence and end of turn, without duplicates.
   const std::vector<int32_t>& end_ids() const;
@@ -67,12 +81,13 @@ class Tokenizer {
 };
 
 // Turns pieces into text without ever emitting half a character: an incomplete UTF-8 tail is held
-// back until the next piece, ill-formed bytes become U+FFFD at once.
+// back until the next piece, ill-formed bytes become U+FFFD at once. Each maximal ill-formed part
+// becomes one U+FFFD, however the bytes are cut into pieces.
 class StreamDecoder {
  public:
   // Text that is complete after `bytes`.
   std::string Push(std::string_view bytes);
-  // What is held back, as one U+FFFD if anything is. The decoder is empty afterwards.
+  // What is held back, as U+FFFD if anything is. The decoder is empty afterwards.
   std::string Flush();
 
  private:

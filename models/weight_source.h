@@ -18,7 +18,8 @@ namespace paceline {
 // One tensor inside a mapped file; valid while its WeightSource lives.
 struct TensorView {
   std::string name;
-  std::vector<int64_t> shape;      // Outermost dimension first; a matrix is [rows = outputs, columns = inputs].
+  std::vector<int64_t>
+      shape;  // Outermost dimension first; a matrix is [rows = outputs, columns = inputs].
   BlockType type = BlockType::kF32;
   std::span<const uint8_t> bytes;  // Exactly BlockBytes(type, elements) long.
 
@@ -30,7 +31,8 @@ class WeightSource {
   virtual ~WeightSource() = default;
 
   virtual const ModelConfig& config() const = 0;
-  virtual const TokenizerSpec& tokenizer() const = 0;   // Vocabulary, merges, template; see tokenizer.h.
+  virtual const TokenizerSpec& tokenizer()
+      const = 0;  // Vocabulary, merges, template; see tokenizer.h.
   virtual const std::vector<TensorView>& tensors() const = 0;
   virtual int64_t file_bytes() const = 0;
 

@@ -51,13 +51,19 @@ absl::StatusOr<const Rule*> RuleOf(const GenerationRequest& request) {
 }
 
 int32_t ExitLayers(const SpeculationOptions& speculation, const LanguageModel& target) {
-  return speculation.exit_layers > 0 ? speculation.exit_layers : target.num_layers() * 2 / 3;
+  return speculation.exit_layers != 0 ? speculation.exit_layers : target.num_layers() * 2 / 3;
 }
 
 absl::Status CheckDraft(const SpeculationOptions& speculation, const EngineModels& models) {
   if (speculation.draft == DraftKind::kModel && models.draft == nullptr) {
     return absl::FailedPreconditionError(
         "draft: model needs a second model, and none was loaded (--draft-model)");
+  }
+  if (speculation.draft == DraftKind::kModel &&
+      models.draft->logit_width() < models.vocabulary.size) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("draft model: expected logits of the target's ", models.vocabulary.size,
+                     " tokens, got ", models.draft->logit_width()));
   }
   const int32_t layers = ExitLayers(speculation, *models.target);
   const int32_t all = models.target->num_layers();
@@ -127,7 +133,9 @@ struct Engine::Running {
 };
 
 Engine::Engine(EngineModels models, EngineOptions options)
-    : models_(std::move(models)), options_(options), target_(models_.target) {}
+    : models_(std::move(models)), options_(options), target_(models_.target) {
+  options_.max_batch = std::max(options_.max_batch, 1);
+}
 
 absl::Status Engine::Check(const GenerationRequest& request) const {
   const int32_t vocab_size = models_.vocabulary.size;

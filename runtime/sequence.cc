@@ -57,10 +57,11 @@ absl::Status Sequence::Draft() {
   proposal_ = Proposal<float>();
   const int32_t budget = DraftBudget();
   if (parts_.drafter == nullptr || budget == 0) return absl::OkStatus();
-  PACELINE_ASSIGN_OR_RETURN(
-      proposal_,
-      parts_.drafter->Propose({committed_, prompt_length_, &counts_, parts_.key, cache_, budget}));
-  PACELINE_RETURN_IF_ERROR(proposal_.Validate(parts_.vocabulary->size));
+  absl::StatusOr<Proposal<float>> proposal =
+      parts_.drafter->Propose({committed_, prompt_length_, &counts_, parts_.key, cache_, budget});
+  if (!proposal.ok()) return AsOurFault(proposal.status());
+  PACELINE_RETURN_IF_ERROR(AsOurFault(proposal->Validate(parts_.vocabulary->size)));
+  proposal_ = *std::move(proposal);
   // What was drawn must be judged: dropping it for its length would favour some draws over others.
   const bool short_draft = proposal_.tree.size() < parts_.request->speculation.draft_min;
   if (short_draft && proposal_.deterministic()) proposal_ = Proposal<float>();
@@ -78,10 +79,14 @@ WarpedRows Sequence::RowsOver(WarpedRows::RawRow raw) {
 absl::StatusOr<VerifyOutcome> Sequence::Judge(WarpedRows& rows) {
   absl::StatusOr<VerifyOutcome> outcome =
       parts_.rule->verify({proposal_, rows, randomness_, static_cast<uint32_t>(committed_.size())});
-  if (outcome.ok() || !absl::IsInvalidArgument(outcome.status())) return outcome;
-  // The request was checked at admission: a row that cannot be used is the model's fault.
-  return absl::InternalError(
-      absl::StrCat("position ", committed_.size(), ": ", outcome.status().message()));
+  if (!outcome.ok()) return AsOurFault(outcome.status());
+  return outcome;
+}
+
+// The request was checked at admission: a row that cannot be used is the model's fault, or ours.
+absl::Status Sequence::AsOurFault(const absl::Status& status) const {
+  if (!absl::IsInvalidArgument(status)) return status;
+  return absl::InternalError(absl::StrCat("position ", committed_.size(), ": ", status.message()));
 }
 
 bool Sequence::Ends(int32_t token) const {

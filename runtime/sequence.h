@@ -78,6 +78,7 @@ class Sequence {
 
  private:
   int32_t DraftBudget() const;
+  absl::Status AsOurFault(const absl::Status& status) const;
   bool Ends(int32_t token) const;
   void Finish(FinishReason reason);
   void Report(const Cut& cut, const VerifyOutcome& outcome);

@@ -1,6 +1,7 @@
 #include "runtime/text_streamer.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace paceline {
 namespace {
@@ -26,10 +27,17 @@ std::string TextStreamer::Push(std::string_view piece) {
   if (stopped_) return "";
   held_ += decoder_.Push(piece);
   size_t stop_at = std::string::npos;
+  size_t stop_end = std::string::npos;
   size_t keep = 0;
   for (const std::string& stop : stop_) {
-    stop_at = std::min(stop_at, held_.find(stop));
     keep = std::max(keep, PartialStop(held_, stop));
+    const size_t at = held_.find(stop);
+    if (at == std::string::npos) continue;
+    // Complete first wins, so that the cut does not depend on how the text came in pieces.
+    if (std::pair(at + stop.size(), at) < std::pair(stop_end, stop_at)) {
+      stop_end = at + stop.size();
+      stop_at = at;
+    }
   }
   if (stop_at == std::string::npos) return Deliver(held_.size() - keep);
   stopped_ = true;

@@ -16,7 +16,8 @@ class TextStreamer {
   // `stop` strings must not be empty.
   explicit TextStreamer(std::vector<std::string> stop) : stop_(std::move(stop)) {}
 
-  // Takes a token's bytes; returns what can be shown now. After a stop string nothing more comes.
+  // Takes a token's bytes; returns what can be shown now. The stop string that is complete first
+  // ends the text, of those that end together the longest. After it nothing more comes.
   std::string Push(std::string_view piece);
 
   // The answer ended without a stop string: returns what was held back, broken characters as

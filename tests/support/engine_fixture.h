@@ -111,8 +111,7 @@ class TestEngine {
   explicit TestEngine(EngineSetup setup)
       : setup_(std::move(setup)),
         target_(Width(), setup_.context_length, setup_.target),
-        draft_(Width(), setup_.draft_context_length,
-               setup_.draft ? setup_.draft : setup_.target),
+        draft_(Width(), setup_.draft_context_length, setup_.draft ? setup_.draft : setup_.target),
         engine_({&target_, &draft_, MakeVocabulary()}, {7, setup_.max_batch}) {
     if (setup_.early) target_.set_early_row(setup_.early);
   }
@@ -188,7 +187,8 @@ class TestEngine {
   Engine engine_;
 };
 
-inline void ExpectSameLogProbs(const std::vector<LogProbs>& got, const std::vector<LogProbs>& want) {
+inline void ExpectSameLogProbs(const std::vector<LogProbs>& got,
+                               const std::vector<LogProbs>& want) {
   ASSERT_EQ(got.size(), want.size());
   for (size_t i = 0; i < got.size(); ++i) {
     SCOPED_TRACE(absl::StrCat("token ", i));

@@ -1,0 +1,130 @@
+#include "models/block_format.h"
+
+#include <bit>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+
+namespace paceline {
+namespace {
+
+constexpr int64_t kQuantBlock = 32;  // Values of a quantised block.
+
+template <typename T>
+T Load(const uint8_t* bytes) {
+  T value;
+  std::memcpy(&value, bytes, sizeof(value));
+  return value;
+}
+
+float HalfToFloat(uint16_t half) {
+  const uint32_t sign = static_cast<uint32_t>(half & 0x8000) << 16;
+  const uint32_t exponent = half >> 10 & 0x1F;
+  const uint32_t mantissa = half & 0x3FF;
+  if (exponent == 0) {  // Zero and subnormals: mantissa * 2^-24, exact in float32.
+    const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;
+    return std::bit_cast<float>(std::bit_cast<uint32_t>(magnitude) | sign);
+  }
+  const uint32_t wide = exponent == 31 ? 255 : exponent + 112;
+  return std::bit_cast<float>(sign | wide << 23 | mantissa << 13);
+}
+
+float BrainToFloat(uint16_t brain) {
+  return std::bit_cast<float>(static_cast<uint32_t>(brain) << 16);
+}
+
+// Low halves of the bytes are values 0..15, high halves 16..31.
+void Q4_0(const uint8_t* block, float* values) {
+  const float scale = HalfToFloat(Load<uint16_t>(block));
+  for (int i = 0; i < 16; ++i) {
+    const int quants = block[2 + i];
+    values[i] = static_cast<float>((quants & 15) - 8) * scale;
+    values[i + 16] = static_cast<float>((quants >> 4) - 8) * scale;
+  }
+}
+
+void Q4_1(const uint8_t* block, float* values) {
+  const float scale = HalfToFloat(Load<uint16_t>(block));
+  const float minimum = HalfToFloat(Load<uint16_t>(block + 2));
+  for (int i = 0; i < 16; ++i) {
+    const int quants = block[4 + i];
+    values[i] = static_cast<float>(quants & 15) * scale + minimum;
+    values[i + 16] = static_cast<float>(quants >> 4) * scale + minimum;
+  }
+}
+
+void Q8_0(const uint8_t* block, float* values) {
+  const float scale = HalfToFloat(Load<uint16_t>(block));
+  for (int i = 0; i < kQuantBlock; ++i) {
+    values[i] = static_cast<float>(static_cast<int8_t>(block[2 + i])) * scale;
+  }
+}
+
+void F32(const uint8_t* block, float* value) { *value = Load<float>(block); }
+void F16(const uint8_t* block, float* value) { *value = HalfToFloat(Load<uint16_t>(block)); }
+void BF16(const uint8_t* block, float* value) { *value = BrainToFloat(Load<uint16_t>(block)); }
+
+struct Format {
+  BlockType type;
+  absl::string_view name;
+  uint32_t gguf_id;
+  int64_t elements;
+  int64_t bytes;
+  void (*decode)(const uint8_t* block, float* values);
+};
+
+// Every format that can be read. A new one is a decoder and a row here.
+constexpr Format kFormats[] = {
+    {BlockType::kF32, "F32", 0, 1, 4, F32},
+    {BlockType::kF16, "F16", 1, 1, 2, F16},
+    {BlockType::kBF16, "BF16", 30, 1, 2, BF16},
+    {BlockType::kQ4_0, "Q4_0", 2, kQuantBlock, 18, Q4_0},
+    {BlockType::kQ4_1, "Q4_1", 3, kQuantBlock, 20, Q4_1},
+    {BlockType::kQ8_0, "Q8_0", 8, kQuantBlock, 34, Q8_0},
+};
+
+const Format& FormatOf(BlockType type) {
+  for (const Format& format : kFormats) {
+    if (format.type == type) return format;
+  }
+  return kFormats[0];
+}
+
+}  // namespace
+
+absl::string_view BlockTypeName(BlockType type) { return FormatOf(type).name; }
+int64_t BlockElements(BlockType type) { return FormatOf(type).elements; }
+int64_t BlockSize(BlockType type) { return FormatOf(type).bytes; }
+
+uint32_t GgufTypeId(BlockType type) { return FormatOf(type).gguf_id; }
+
+int64_t BlockBytes(BlockType type, int64_t num_elements) {
+  return num_elements / BlockElements(type) * BlockSize(type);
+}
+
+absl::StatusOr<BlockType> BlockTypeFromGguf(uint32_t id) {
+  std::string known;
+  for (const Format& format : kFormats) {
+    if (format.gguf_id == id) return format.type;
+    absl::StrAppend(&known, known.empty() ? "" : ", ", format.name);
+  }
+  return absl::UnimplementedError(
+      absl::StrCat("type: expected one of ", known, ", got GGUF type ", id));
+}
+
+absl::Status Dequantise(BlockType type, std::span<const uint8_t> bytes, std::span<float> values) {
+  const Format& format = FormatOf(type);
+  const auto count = static_cast<int64_t>(values.size());
+  if (count % format.elements != 0 ||
+      static_cast<int64_t>(bytes.size()) != BlockBytes(type, count)) {
+    return absl::InvalidArgumentError(absl::StrCat("bytes: expected whole blocks of ", format.name,
+                                                   " for ", count, " values, got ", bytes.size(),
+                                                   " bytes"));
+  }
+  for (int64_t block = 0; block < count / format.elements; ++block) {
+    format.decode(bytes.data() + block * format.bytes, values.data() + block * format.elements);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace paceline

@@ -1,0 +1,405 @@
+#include "models/reference_transformer.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/bmm.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/pow.h>
+#include <ATen/ops/rsqrt.h>
+#include <ATen/ops/silu.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "models/reference_weights.h"
+#include "models/torch_call.h"
+#include "models/torch_device.h"
+
+// Shapes: W rows of a tile (real ones first, then padding), S attended slots (padded), H hidden, N
+// heads, G key-value heads, D head size, V vocabulary.
+namespace paceline {
+namespace {
+
+constexpr int32_t kPassWidth = 8;     // Rows of a tile: one decoded token, or a draft and its root.
+constexpr int32_t kPromptWidth = 64;  // Rows of a tile of a prompt.
+constexpr int64_t kKeyPadding = 64;   // Attended slots are padded to a multiple of it.
+
+int64_t RoundUp(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+at::Tensor RmsNorm(const at::Tensor& x, const at::Tensor& weight, float epsilon) {
+  return x * at::rsqrt(at::pow(x, 2).mean(-1, /*keepdim=*/true) + epsilon) * weight;
+}
+
+// Consecutive rows of one segment, padded to a fixed width so that no shape tells how many are
+// real.
+struct Tile {
+  int32_t num_rows = 0;  // Real ones.
+  int32_t width = 0;     // W
+  at::Tensor tokens;     // [W] int64
+  at::Tensor cosines;    // [W, 1, D]
+  at::Tensor sines;      // [W, 1, D]
+  at::Tensor new_slots;  // [num_rows] int64: where the real rows' keys and values go
+  at::Tensor key_slots;  // [S] int64: what is attended, the rows themselves included
+  at::Tensor mask;       // [W, S] 0 or -inf
+};
+
+class ReferenceTransformer : public LanguageModel, private KvStorage {
+ public:
+  ReferenceTransformer(ModelConfig config, ReferenceWeights weights, at::Device device,
+                       int64_t max_positions)
+      : config_(std::move(config)),
+        weights_(std::move(weights)),
+        device_(device),
+        cache_(this, max_positions),
+        keys_(config_.num_layers),
+        values_(config_.num_layers) {
+    BuildRotation();
+  }
+
+  absl::StatusOr<ForwardOutput> Forward(const ForwardBatch& batch) override;
+
+  KvCache& cache() override { return cache_; }
+  int32_t context_length() const override { return config_.context_length; }
+  int32_t num_layers() const override { return config_.num_layers; }
+  int64_t logit_width() const override { return config_.vocab_size; }
+
+ private:
+  absl::Status Check(const ForwardBatch& batch) const;
+  absl::Status CheckSegment(const Segment& segment) const;
+  absl::Status RunSegment(const Segment& segment, int32_t num_layers, ForwardOutput& output);
+  void RunTile(const Tile& tile, int32_t num_layers, bool wants_all, bool wants_last,
+               ForwardOutput& output);
+
+  Tile MakeTile(const Segment& segment, const std::vector<int64_t>& slots, int32_t base,
+                int32_t first, int32_t width) const;
+  at::Tensor MakeMask(const Segment& segment, int32_t base, int32_t first, int32_t num_rows,
+                      int32_t width, int64_t num_keys) const;
+  at::Tensor Layer(const at::Tensor& x, int32_t layer, const Tile& tile);
+  at::Tensor Attention(const at::Tensor& x, int32_t layer, const Tile& tile);
+  at::Tensor Rotate(const at::Tensor& x, const Tile& tile) const;
+  void AddLogits(const at::Tensor& hidden, int64_t num_rows, ForwardOutput& output) const;
+
+  void BuildRotation();
+  absl::Status Reserve(int64_t num_slots) override;
+  void Copy(std::span<const SlotCopy> copies) override;
+
+  at::Tensor Ids(std::vector<int64_t> ids) const {
+    return at::from_blob(ids.data(), {static_cast<int64_t>(ids.size())}, at::kLong)
+        .clone()
+        .to(device_);
+  }
+
+  ModelConfig config_;
+  ReferenceWeights weights_;
+  at::Device device_;
+  KvCache cache_;
+  std::vector<at::Tensor> keys_;    // per layer [slots, G, D], stored rotated
+  std::vector<at::Tensor> values_;  // per layer [slots, G, D]
+  at::Tensor cosines_;              // [context, 1, D]
+  at::Tensor sines_;                // [context, 1, D]
+};
+
+// Angle of pair i at position t: t * base^(-2i / D).
+void ReferenceTransformer::BuildRotation() {
+  const int64_t half = config_.head_dim / 2;
+  const at::Tensor exponents = at::arange(half, at::kDouble) * (-2.0 / config_.head_dim);
+  const at::Tensor frequencies = at::pow(static_cast<double>(config_.rope_base), exponents);
+  const at::Tensor positions = at::arange(config_.context_length, at::kDouble);
+  at::Tensor angles = positions.unsqueeze(1) * frequencies.unsqueeze(0);
+  // Both members of a pair turn by one angle: neighbours where pairs are interleaved, halves
+  // otherwise.
+  angles = config_.rope_interleaved ? angles.repeat_interleave(2, 1) : at::cat({angles, angles}, 1);
+  cosines_ = angles.cos().to(at::kFloat).unsqueeze(1).to(device_);
+  sines_ = angles.sin().to(at::kFloat).unsqueeze(1).to(device_);
+}
+
+absl::Status ReferenceTransformer::CheckSegment(const Segment& segment) const {
+  const int32_t cached = cache_.Length(segment.sequence);
+  const auto count = static_cast<int64_t>(segment.tokens.size());
+  if (cached < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("sequence: expected a live sequence of this model, got ", segment.sequence));
+  }
+  if (count == 0) return absl::InvalidArgumentError("tokens: expected at least one row, got none");
+  if (!segment.parents.empty() && segment.parents.size() != segment.tokens.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "parents: expected ", count, " entries or none, got ", segment.parents.size()));
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    if (segment.tokens[i] < 0 || segment.tokens[i] >= config_.vocab_size) {
+      return absl::InvalidArgumentError(absl::StrCat("tokens[", i, "]: expected an id in [0, ",
+                                                     config_.vocab_size, "), got ",
+                                                     segment.tokens[i]));
+    }
+    if (!segment.parents.empty() && (segment.parents[i] < -1 || segment.parents[i] >= i)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "parents[", i, "]: expected -1 or an earlier row, got ", segment.parents[i]));
+    }
+  }
+  // A tree needs no more positions than a chain of as many rows.
+  if (cached + count > config_.context_length && segment.parents.empty()) {
+    return absl::OutOfRangeError(absl::StrCat("context: expected at most ", config_.context_length,
+                                              " positions, got ", cached + count));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReferenceTransformer::Check(const ForwardBatch& batch) const {
+  if (batch.num_layers < 0 || batch.num_layers > config_.num_layers) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "num_layers: expected a number in [0, ", config_.num_layers, "], got ", batch.num_layers));
+  }
+  for (const Segment& segment : batch.segments) PACELINE_RETURN_IF_ERROR(CheckSegment(segment));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ForwardOutput> ReferenceTransformer::Forward(const ForwardBatch& batch) {
+  PACELINE_RETURN_IF_ERROR(Check(batch));
+  const int32_t num_layers = batch.num_layers > 0 ? batch.num_layers : config_.num_layers;
+  std::vector<int32_t> lengths;
+  for (const Segment& segment : batch.segments) lengths.push_back(cache_.Length(segment.sequence));
+  ForwardOutput output;
+  output.width = config_.vocab_size;
+  const absl::Status status = CallTorch([&]() -> absl::Status {
+    for (const Segment& segment : batch.segments) {
+      PACELINE_RETURN_IF_ERROR(RunSegment(segment, num_layers, output));
+    }
+    return absl::OkStatus();
+  });
+  if (status.ok()) return output;
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    PACELINE_RETURN_IF_ERROR(cache_.Truncate(batch.segments[i].sequence, lengths[i]));
+  }
+  return status;
+}
+
+absl::Status ReferenceTransformer::RunSegment(const Segment& segment, int32_t num_layers,
+                                              ForwardOutput& output) {
+  const auto count = static_cast<int32_t>(segment.tokens.size());
+  const int32_t base = cache_.Length(segment.sequence);
+  PACELINE_RETURN_IF_ERROR(cache_.Append(segment.sequence, count).status());
+  const std::vector<int64_t> slots = cache_.Slots(segment.sequence);
+  const bool prompt = count > kPassWidth && segment.parents.empty();
+  const int32_t width = prompt ? kPromptWidth : kPassWidth;
+  for (int32_t first = 0; first < count; first += width) {
+    const Tile tile = MakeTile(segment, slots, base, first, width);
+    const bool last = first + width >= count;
+    RunTile(tile, num_layers, segment.wish == RowWish::kAll, last, output);
+  }
+  return absl::OkStatus();
+}
+
+int32_t ParentRow(const Segment& segment, int32_t row) {
+  return segment.parents.empty() ? row - 1 : segment.parents[row];
+}
+
+int32_t DepthOfRow(const Segment& segment, int32_t row) {
+  if (segment.parents.empty()) return row + 1;
+  int32_t depth = 0;
+  for (; row >= 0; row = segment.parents[row]) ++depth;
+  return depth;
+}
+
+Tile ReferenceTransformer::MakeTile(const Segment& segment, const std::vector<int64_t>& slots,
+                                    int32_t base, int32_t first, int32_t width) const {
+  Tile tile;
+  tile.width = width;
+  tile.num_rows = std::min(width, static_cast<int32_t>(segment.tokens.size()) - first);
+  std::vector<int64_t> tokens(width, 0);
+  std::vector<int64_t> positions(width, 0);
+  for (int32_t i = 0; i < tile.num_rows; ++i) {
+    tokens[i] = segment.tokens[first + i];
+    positions[i] = base + DepthOfRow(segment, first + i) - 1;
+  }
+  const int64_t num_keys = base + first + tile.num_rows;
+  std::vector<int64_t> key_slots(slots.begin(), slots.begin() + num_keys);
+  key_slots.resize(RoundUp(num_keys, kKeyPadding), slots[0]);
+  tile.tokens = Ids(std::move(tokens));
+  const at::Tensor at_positions = Ids(std::move(positions));
+  tile.cosines = cosines_.index_select(0, at_positions);
+  tile.sines = sines_.index_select(0, at_positions);
+  tile.new_slots = Ids({slots.begin() + base + first, slots.begin() + num_keys});
+  tile.key_slots = Ids(std::move(key_slots));
+  tile.mask = MakeMask(segment, base, first, tile.num_rows, width, RoundUp(num_keys, kKeyPadding));
+  return tile;
+}
+
+// A row sees the cache, its ancestors among the segment's rows, and itself. Padding rows see one
+// slot, so that their softmax is a number.
+at::Tensor ReferenceTransformer::MakeMask(const Segment& segment, int32_t base, int32_t first,
+                                          int32_t num_rows, int32_t width, int64_t num_keys) const {
+  std::vector<float> mask(width * num_keys, -std::numeric_limits<float>::infinity());
+  for (int32_t i = 0; i < width; ++i) {
+    float* row = mask.data() + i * num_keys;
+    row[0] = i < num_rows && base == 0 ? row[0] : 0.0f;
+    if (i >= num_rows) continue;
+    std::fill_n(row, base, 0.0f);
+    for (int32_t seen = first + i; seen >= 0; seen = ParentRow(segment, seen)) {
+      row[base + seen] = 0.0f;
+    }
+  }
+  return at::from_blob(mask.data(), {width, num_keys}, at::kFloat).clone().to(device_);
+}
+
+void ReferenceTransformer::RunTile(const Tile& tile, int32_t num_layers, bool wants_all,
+                                   bool wants_last, ForwardOutput& output) {
+  at::Tensor x = weights_.embedding.index_select(0, tile.tokens);
+  for (int32_t layer = 0; layer < num_layers; ++layer) x = Layer(x, layer, tile);
+  if (wants_all) {
+    for (int32_t row = 0; row < tile.num_rows; row += kPassWidth) {
+      const int32_t count = std::min(kPassWidth, tile.num_rows - row);
+      AddLogits(x.narrow(0, row, kPassWidth), count, output);
+    }
+  } else if (wants_last) {
+    // The wanted row goes first into a tile of the usual width.
+    const int64_t last = tile.num_rows - 1;
+    AddLogits(x.narrow(0, last, 1).expand({kPassWidth, config_.hidden_size}), 1, output);
+  }
+}
+
+at::Tensor ReferenceTransformer::Layer(const at::Tensor& x, int32_t layer, const Tile& tile) {
+  const LayerWeights& weights = weights_.layers[layer];
+  const at::Tensor attended =
+      x + Attention(RmsNorm(x, weights.attention_norm, config_.rms_norm_epsilon), layer, tile);
+  const at::Tensor normed = RmsNorm(attended, weights.feed_norm, config_.rms_norm_epsilon);
+  const at::Tensor gate_up = at::linear(normed, weights.gate_up);
+  const int64_t inner = config_.feed_forward_size;
+  const at::Tensor inside = at::silu(gate_up.narrow(1, 0, inner)) * gate_up.narrow(1, inner, inner);
+  return attended + at::linear(inside, weights.down);
+}
+
+// x [W, heads, D] -> each pair (a, b) turned to (a cos - b sin, b cos + a sin).
+at::Tensor ReferenceTransformer::Rotate(const at::Tensor& x, const Tile& tile) const {
+  at::Tensor turned;  // (-b, a)
+  if (config_.rope_interleaved) {
+    const at::Tensor pairs = x.unflatten(-1, {config_.head_dim / 2, 2});
+    turned = at::stack({-pairs.select(-1, 1), pairs.select(-1, 0)}, -1).flatten(-2);
+  } else {
+    const int64_t half = config_.head_dim / 2;
+    turned = at::cat({-x.narrow(-1, half, half), x.narrow(-1, 0, half)}, -1);
+  }
+  return x * tile.cosines + turned * tile.sines;
+}
+
+at::Tensor ReferenceTransformer::Attention(const at::Tensor& x, int32_t layer, const Tile& tile) {
+  const LayerWeights& weights = weights_.layers[layer];
+  const int64_t heads = config_.num_heads;
+  const int64_t groups = config_.num_kv_heads;
+  const int64_t dim = config_.head_dim;
+  const int64_t width = tile.width;
+  const at::Tensor projected =
+      at::linear(x, weights.query_key_value).view({width, heads + 2 * groups, dim});
+  const at::Tensor rotated = Rotate(projected.narrow(1, 0, heads + groups), tile);
+
+  keys_[layer].index_copy_(0, tile.new_slots,
+                           rotated.narrow(1, heads, groups).narrow(0, 0, tile.num_rows));
+  values_[layer].index_copy_(
+      0, tile.new_slots, projected.narrow(1, heads + groups, groups).narrow(0, 0, tile.num_rows));
+  const at::Tensor keys = keys_[layer].index_select(0, tile.key_slots);      // [S, G, D]
+  const at::Tensor values = values_[layer].index_select(0, tile.key_slots);  // [S, G, D]
+
+  // Query heads of a group share its keys: [G, heads / G * W, D].
+  const at::Tensor queries = rotated.narrow(1, 0, heads)
+                                 .view({width, groups, heads / groups, dim})
+                                 .permute({1, 2, 0, 3})
+                                 .reshape({groups, heads / groups * width, dim});
+  const at::Tensor scores =
+      at::bmm(queries, keys.permute({1, 2, 0})) / std::sqrt(static_cast<double>(dim));
+  const at::Tensor weighted =
+      at::softmax(scores.view({groups, heads / groups, width, -1}) + tile.mask, -1)
+          .view({groups, heads / groups * width, -1});
+  const at::Tensor mixed = at::bmm(weighted, values.permute({1, 0, 2}))
+                               .view({groups, heads / groups, width, dim})
+                               .permute({2, 0, 1, 3})
+                               .reshape({width, heads * dim});
+  return at::linear(mixed, weights.attention_out);
+}
+
+// Final norm and head over one tile of the usual width; the first `num_rows` rows are wanted.
+void ReferenceTransformer::AddLogits(const at::Tensor& hidden, int64_t num_rows,
+                                     ForwardOutput& output) const {
+  const at::Tensor normed = RmsNorm(hidden, weights_.output_norm, config_.rms_norm_epsilon);
+  const at::Tensor logits =
+      at::linear(normed, weights_.head).narrow(0, 0, num_rows).to(at::kCPU).contiguous();
+  const float* first = logits.data_ptr<float>();
+  output.logits.insert(output.logits.end(), first, first + logits.numel());
+}
+
+absl::Status ReferenceTransformer::Reserve(int64_t num_slots) {
+  return CallTorch([&]() -> absl::Status {
+    for (std::vector<at::Tensor>* storage : {&keys_, &values_}) {
+      for (at::Tensor& tensor : *storage) {
+        at::Tensor grown = at::zeros({num_slots, config_.num_kv_heads, config_.head_dim},
+                                     at::TensorOptions().dtype(at::kFloat).device(device_));
+        if (tensor.defined()) grown.narrow(0, 0, tensor.size(0)).copy_(tensor);
+        tensor = grown;
+      }
+    }
+    return absl::OkStatus();
+  });
+}
+
+void ReferenceTransformer::Copy(std::span<const SlotCopy> copies) {
+  const c10::InferenceMode guard;
+  std::vector<int64_t> from;
+  std::vector<int64_t> to;
+  for (const SlotCopy& copy : copies) {
+    from.push_back(copy.from);
+    to.push_back(copy.to);
+  }
+  // All sources are read before any destination is written.
+  const at::Tensor sources = Ids(std::move(from));
+  const at::Tensor destinations = Ids(std::move(to));
+  for (std::vector<at::Tensor>* storage : {&keys_, &values_}) {
+    for (at::Tensor& tensor : *storage) {
+      tensor.index_copy_(0, destinations, tensor.index_select(0, sources));
+    }
+  }
+}
+
+absl::StatusOr<ModelConfig> ConfigFor(const WeightSource& weights,
+                                      const ReferenceOptions& options) {
+  ModelConfig config = weights.config();
+  if (options.context_length < 0 || options.context_length > config.context_length) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("context: expected a number in [1, ", config.context_length,
+                     "], the model's own, or 0, got ", options.context_length));
+  }
+  if (options.context_length > 0) config.context_length = options.context_length;
+  return config;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LanguageModel>> LoadReferenceModel(const WeightSource& weights,
+                                                                  const ReferenceOptions& options) {
+  PACELINE_ASSIGN_OR_RETURN(ModelConfig config, ConfigFor(weights, options));
+  if (options.num_threads < 0 || options.num_threads > 1024) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("threads: expected a number in [1, 1024], or 0, got ", options.num_threads));
+  }
+  return CallTorch([&]() -> absl::StatusOr<std::unique_ptr<LanguageModel>> {
+    if (options.num_threads > 0) at::set_num_threads(options.num_threads);
+    PACELINE_ASSIGN_OR_RETURN(const at::Device device, OpenDevice(options.device));
+    PACELINE_ASSIGN_OR_RETURN(ReferenceWeights tensors, LoadReferenceWeights(weights, device));
+    const int64_t four_sequences = int64_t{4} * config.context_length;
+    const int64_t positions = options.max_positions > 0 ? options.max_positions : four_sequences;
+    return std::make_unique<ReferenceTransformer>(std::move(config), std::move(tensors), device,
+                                                  positions);
+  });
+}
+
+}  // namespace paceline

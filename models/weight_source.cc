@@ -1,0 +1,65 @@
+#include "models/weight_source.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "models/gguf.h"
+#include "models/gguf_model.h"
+#include "models/mapped_file.h"
+
+namespace paceline {
+namespace {
+
+class GgufSource : public WeightSource {
+ public:
+  GgufSource(MappedFile mapping, GgufFile file, ModelConfig config, TokenizerSpec tokenizer)
+      : mapping_(std::move(mapping)),
+        file_(std::move(file)),
+        config_(std::move(config)),
+        tokenizer_(std::move(tokenizer)) {}
+
+  const ModelConfig& config() const override { return config_; }
+  const TokenizerSpec& tokenizer() const override { return tokenizer_; }
+  const std::vector<TensorView>& tensors() const override { return file_.tensors(); }
+  int64_t file_bytes() const override { return static_cast<int64_t>(mapping_.bytes().size()); }
+
+ private:
+  MappedFile mapping_;
+  GgufFile file_;
+  ModelConfig config_;
+  TokenizerSpec tokenizer_;
+};
+
+}  // namespace
+
+int64_t TensorView::num_elements() const {
+  int64_t elements = 1;
+  for (int64_t size : shape) elements *= size;
+  return elements;
+}
+
+absl::StatusOr<const TensorView*> WeightSource::Find(absl::string_view name) const {
+  for (const TensorView& tensor : tensors()) {
+    if (tensor.name == name) return &tensor;
+  }
+  return absl::NotFoundError(absl::StrCat("tensor ", PrintableName(std::string(name)),
+                                          ": expected in the model file, got none"));
+}
+
+absl::StatusOr<std::unique_ptr<WeightSource>> OpenModel(const std::string& path) {
+  PACELINE_ASSIGN_OR_RETURN(MappedFile mapping, MappedFile::Open(path));
+  PACELINE_ASSIGN_OR_RETURN(GgufFile file, GgufFile::Parse(mapping.bytes(), path));
+  PACELINE_ASSIGN_OR_RETURN(ModelConfig config, GgufModelConfig(file));
+  PACELINE_RETURN_IF_ERROR(CheckTensors(file, config));
+  PACELINE_ASSIGN_OR_RETURN(TokenizerSpec tokenizer, GgufTokenizer(file));
+  if (static_cast<int64_t>(tokenizer.tokens.size()) > config.vocab_size) {
+    return file.Damaged("tensor 'token_embd.weight'",
+                        absl::StrCat("a row for each of ", tokenizer.tokens.size(), " tokens"),
+                        absl::StrCat(config.vocab_size));
+  }
+  return std::make_unique<GgufSource>(std::move(mapping), std::move(file), std::move(config),
+                                      std::move(tokenizer));
+}
+
+}  // namespace paceline

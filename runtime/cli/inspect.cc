@@ -1,0 +1,170 @@
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/status_macros.h"
+#include "models/chat_template.h"
+#include "models/slice.h"
+#include "models/weight_source.h"
+#include "runtime/cli/commands.h"
+#include "runtime/cli/output.h"
+#include "runtime/report.h"
+
+namespace paceline::cli {
+namespace {
+
+struct TypeUse {
+  int64_t tensors = 0;
+  int64_t bytes = 0;
+};
+
+std::map<std::string, TypeUse> TypesOf(const WeightSource& weights) {
+  std::map<std::string, TypeUse> types;
+  for (const TensorView& tensor : weights.tensors()) {
+    TypeUse& use = types[std::string(BlockTypeName(tensor.type))];
+    ++use.tensors;
+    use.bytes += static_cast<int64_t>(tensor.bytes.size());
+  }
+  return types;
+}
+
+int64_t NumParameters(const WeightSource& weights) {
+  int64_t count = 0;
+  for (const TensorView& tensor : weights.tensors()) count += tensor.num_elements();
+  return count;
+}
+
+Json ModelJson(const std::string& path, const WeightSource& weights) {
+  const ModelConfig& config = weights.config();
+  Json types;
+  for (const auto& [name, use] : TypesOf(weights)) {
+    types[name] = {{"tensors", use.tensors}, {"bytes", use.bytes}};
+  }
+  return {{"file", path},
+          {"file_bytes", weights.file_bytes()},
+          {"architecture", config.architecture},
+          {"num_layers", config.num_layers},
+          {"hidden_size", config.hidden_size},
+          {"feed_forward_size", config.feed_forward_size},
+          {"num_heads", config.num_heads},
+          {"num_kv_heads", config.num_kv_heads},
+          {"head_dim", config.head_dim},
+          {"context_length", config.context_length},
+          {"vocab_size", config.vocab_size},
+          {"rope_base", config.rope_base},
+          {"num_parameters", NumParameters(weights)},
+          {"tied_embedding", !weights.Find("output.weight").ok()},
+          {"tensor_types", types}};
+}
+
+Json SpecialJson(const TokenizerSpec& spec) {
+  const std::pair<const char*, std::optional<int32_t>> specials[] = {{"begin", spec.bos_id},
+                                                                     {"end", spec.eos_id},
+                                                                     {"end_of_turn", spec.eot_id},
+                                                                     {"pad", spec.pad_id},
+                                                                     {"unknown", spec.unknown_id}};
+  Json json = Json::object();
+  for (const auto& [name, id] : specials) {
+    if (!id) continue;
+    const bool known = *id >= 0 && static_cast<size_t>(*id) < spec.tokens.size();
+    json[name] = {{"id", *id}, {"piece", known ? spec.tokens[*id] : ""}};
+  }
+  return json;
+}
+
+// The value, or null with the reason beside it.
+Json TokenizerJson(const TokenizerSpec& spec) {
+  const absl::Status usable = Tokenizer::Create(spec).status();
+  const absl::StatusOr<ChatTemplate> chat = ChatTemplate::Recognise(spec);
+  const auto reason = [](const absl::Status& status) {
+    return status.ok() ? Json(nullptr) : Json(std::string(status.message()));
+  };
+  return {{"model", spec.model},
+          {"pre", spec.pre},
+          {"num_tokens", spec.tokens.size()},
+          {"num_merges", spec.merges.size()},
+          {"add_begin", spec.add_bos},
+          {"special_tokens", SpecialJson(spec)},
+          {"unusable", reason(usable)},
+          {"chat_template", chat.ok() ? Json(chat->family()) : Json(nullptr)},
+          {"no_chat_template", reason(chat.status())}};
+}
+
+std::string Line(absl::string_view name, absl::string_view value) {
+  return absl::StrFormat("%-14s %s\n", name, value);
+}
+
+std::string ModelText(const Json& model) {
+  const auto number = [&](const char* key) { return model[key].get<int64_t>(); };
+  std::string text = Line("file", model["file"].get<std::string>());
+  text += Line("size", absl::StrFormat("%.1f MB, %.1f million parameters",
+                                       static_cast<double>(number("file_bytes")) / 1e6,
+                                       static_cast<double>(number("num_parameters")) / 1e6));
+  text += Line("architecture", model["architecture"].get<std::string>());
+  text += Line("layers", absl::StrCat(number("num_layers")));
+  text += Line("widths", absl::StrCat("hidden ", number("hidden_size"), ", feed-forward ",
+                                      number("feed_forward_size")));
+  text += Line("heads", absl::StrCat(number("num_heads"), " of size ", number("head_dim"), ", ",
+                                     number("num_kv_heads"), " for keys and values"));
+  text += Line("context", absl::StrCat(number("context_length"), " tokens"));
+  text += Line("vocabulary",
+               absl::StrCat(number("vocab_size"), " rows, output head ",
+                            model["tied_embedding"].get<bool>() ? "shared with the embedding"
+                                                                : "of its own"));
+  absl::string_view name = "tensors";
+  for (const auto& [type, use] : model["tensor_types"].items()) {
+    text +=
+        Line(name, absl::StrFormat("%-5s %4d tensors, %.1f MB", type, use["tensors"].get<int64_t>(),
+                                   static_cast<double>(use["bytes"].get<int64_t>()) / 1e6));
+    name = "";
+  }
+  return text;
+}
+
+std::string TokenizerText(const Json& tokenizer) {
+  std::string text =
+      Line("tokenizer", absl::StrCat(tokenizer["model"].get<std::string>(), ", pre-tokenizer ",
+                                     tokenizer["pre"].get<std::string>(), ", ",
+                                     tokenizer["num_tokens"].get<int64_t>(), " tokens, ",
+                                     tokenizer["num_merges"].get<int64_t>(), " merges"));
+  if (!tokenizer["unusable"].is_null()) {
+    text += Line("", absl::StrCat("not usable: ", tokenizer["unusable"].get<std::string>()));
+  }
+  absl::string_view name = "specials";
+  for (const auto& [role, token] : tokenizer["special_tokens"].items()) {
+    text += Line(name, absl::StrFormat("%-11s %6d  %s", role, token["id"].get<int64_t>(),
+                                       absl::Utf8SafeCEscape(token["piece"].get<std::string>())));
+    name = "";
+  }
+  const bool chat = tokenizer["chat_template"].is_string();
+  return text + Line("chat template",
+                     tokenizer[chat ? "chat_template" : "no_chat_template"].get<std::string>());
+}
+
+absl::Status Inspect(const InspectOptions& options) {
+  PACELINE_ASSIGN_OR_RETURN(const std::unique_ptr<WeightSource> weights, OpenModel(options.file));
+  Json json = ModelJson(options.file, *weights);
+  const Json tokenizer = TokenizerJson(weights->tokenizer());
+  Output out;
+  if (options.json) {
+    json["tokenizer"] = tokenizer;
+    out.Write(JsonText(json) + "\n");
+  } else {
+    out.Write(ModelText(json) + TokenizerText(tokenizer));
+  }
+  return out.status();
+}
+
+}  // namespace
+
+int RunInspect(const InspectOptions& options) { return ReportStatus(Inspect(options)); }
+
+int RunSlice(const SliceOptions& options) {
+  return ReportStatus(SliceModel(options.in, options.out, options.layers));
+}
+
+}  // namespace paceline::cli

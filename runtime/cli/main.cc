@@ -1,0 +1,136 @@
+// paceline: the command line. Exit codes: 0 done, 1 the run failed, 2 bad input, 130 after Ctrl-C.
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <exception>
+#include <functional>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/cli/commands.h"
+#include "runtime/cli/output.h"
+
+namespace paceline::cli {
+namespace {
+
+constexpr char kDescription[] =
+    "Generates text with a GGUF model, faster by drafting, with the same distribution.";
+constexpr char kVersion[] = "paceline " PACELINE_VERSION "\n";
+
+// Everything the command line can ask for.
+struct Commands {
+  GenerateOptions generate;
+  BenchOptions bench;
+  InspectOptions inspect;
+  TokenizeOptions tokenize;
+  SliceOptions slice;
+  bool version = false;
+  std::function<int()> run;  // The chosen subcommand.
+};
+
+void AddInspect(CLI::App& app, Commands& commands) {
+  CLI::App* sub = app.add_subcommand("inspect", "Print what is in a model file.");
+  sub->add_option("FILE", commands.inspect.file, "GGUF file")->required()->type_name("");
+  sub->add_flag("--json", commands.inspect.json, "print one JSON object");
+  sub->callback([&] { commands.run = [&] { return RunInspect(commands.inspect); }; });
+}
+
+void AddTokenize(CLI::App& app, Commands& commands) {
+  TokenizeOptions& options = commands.tokenize;
+  CLI::App* sub = app.add_subcommand("tokenize", "Print a text's token ids and pieces.");
+  sub->add_option("TEXT", options.text, "the text; - reads it from standard input")
+      ->required()
+      ->type_name("");
+  AddModelOption(*sub, options.model);
+  sub->add_flag("--ids", options.ids_only, "ids alone, as --prompt-ids takes them");
+  sub->add_flag("--no-specials", options.no_specials, "control tokens are text like any other");
+  sub->add_flag("--json", options.json, "print one JSON object");
+  sub->callback([&] { commands.run = [&] { return RunTokenize(commands.tokenize); }; });
+}
+
+void AddSlice(CLI::App& app, Commands& commands) {
+  SliceOptions& options = commands.slice;
+  CLI::App* sub =
+      app.add_subcommand("slice", "Write a model's first layers as a model, to draft with.");
+  sub->add_option("IN", options.in, "GGUF file to read")->required()->type_name("");
+  sub->add_option("OUT", options.out, "GGUF file to write")->required()->type_name("");
+  AddWholeNumber(*sub, "--layers", options.layers, "layers to keep")->required();
+  sub->callback([&] { commands.run = [&] { return RunSlice(commands.slice); }; });
+}
+
+void AddCommands(CLI::App& app, Commands& commands) {
+  app.set_help_flag("--help,-h", "print this help and exit");
+  app.add_flag("--version", commands.version, "print the version and exit");
+  app.require_subcommand(0, 1);
+  app.get_formatter()->column_width(34);
+  CLI::App* generate =
+      app.add_subcommand("generate", "Answer a prompt, or every prompt of a file.");
+  AddGenerateOptions(*generate, commands.generate);
+  generate->callback([&] { commands.run = [&] { return RunGenerate(commands.generate); }; });
+  CLI::App* bench = app.add_subcommand("bench", "Compare decoding without and with drafts.");
+  AddBenchOptions(*bench, commands.bench);
+  bench->callback([&] { commands.run = [&] { return RunBench(commands.bench); }; });
+  AddInspect(app, commands);
+  AddTokenize(app, commands);
+  AddSlice(app, commands);
+  app.footer("paceline COMMAND --help explains a command's options.");
+}
+
+// CLI11 takes `--prompt=` for an option whose value comes next: an empty value becomes an argument
+// of its own. The arguments come back in the reverse order that CLI11 parses.
+std::vector<std::string> Arguments(int argc, char** argv) {
+  std::vector<std::string> arguments;
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    const size_t equals = argument.find('=');
+    const bool long_option = argument.starts_with("--") && equals > 2;
+    if (long_option && equals + 1 == argument.size() &&
+        argument.find_first_of(" \t\n") == std::string::npos) {
+      arguments.push_back(argument.substr(0, equals));
+      arguments.push_back("");
+    } else {
+      arguments.push_back(argument);
+    }
+  }
+  std::reverse(arguments.begin(), arguments.end());
+  return arguments;
+}
+
+int Print(const std::string& text) {
+  Output out;
+  out.Write(text);
+  return ReportStatus(out.status());
+}
+
+int Run(int argc, char** argv) {
+  CLI::App app(kDescription, "paceline");
+  Commands commands;
+  AddCommands(app, commands);
+  try {
+    app.parse(Arguments(argc, argv));
+  } catch (const CLI::CallForHelp&) {
+    return Print(app.help());
+  } catch (const CLI::ParseError& error) {
+    return ReportStatus(absl::InvalidArgumentError(error.what()));
+  }
+  if (commands.version) return Print(kVersion);
+  return commands.run ? commands.run() : Print(app.help());
+}
+
+}  // namespace
+}  // namespace paceline::cli
+
+int main(int argc, char** argv) {
+  using paceline::cli::ReportStatus;
+  paceline::cli::PrepareStreams();
+  try {
+    return paceline::cli::Run(argc, argv);
+  } catch (const std::bad_alloc&) {
+    return ReportStatus(absl::ResourceExhaustedError("out of memory"));
+  } catch (const std::exception& error) {
+    return ReportStatus(absl::InternalError(error.what()));
+  }
+}

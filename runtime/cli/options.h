@@ -1,0 +1,73 @@
+// Options of the subcommands that generate, and how they are read from the command line.
+#pragma once
+
+#include <CLI/App.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "runtime/request.h"
+
+namespace paceline::cli {
+
+struct GenerateOptions {
+  std::string model;    // Path; default: environment PACELINE_MODEL.
+  int32_t context = 0;  // Tokens a sequence may have; 0 takes the model's own.
+  std::string device = "cpu";
+  int32_t threads = 0;  // 0 leaves the choice to libtorch.
+
+  // Exactly one of the three is given.
+  std::optional<std::string> prompt;  // "-" reads stdin.
+  std::optional<std::vector<int32_t>> prompt_ids;
+  std::string prompts_file;
+  bool chat = false;  // Neither: the template if it is known, raw with a notice otherwise.
+  bool raw = false;
+  std::string system;
+  int32_t parallel = 1;  // Sequences a pass, with prompts_file.
+
+  int32_t max_tokens = 256;
+  SamplingOptions sampling;      // temperature 0.8, top_p 0.95 unless told otherwise.
+  std::optional<uint64_t> seed;  // Drawn at random without one.
+  std::vector<std::string> stop;
+  bool ignore_eos = false;
+
+  std::optional<std::string> draft;
+  SpeculationOptions speculation;  // draft is filled in by Resolve.
+  std::string draft_model;
+
+  int32_t logprobs = -1;  // Alternatives a token; -1 is off.
+  bool json = false;
+  std::string trace;  // Path; empty is off.
+  bool show_drafts = false;
+  bool quiet = false;  // Nothing on stderr but errors.
+
+  GenerateOptions();
+};
+
+struct BenchOptions {
+  GenerateOptions generate;
+  int32_t limit = 0;  // Prompts of a category; 0 takes all.
+  int32_t runs = 3;
+};
+
+// Declares the options on `app`; they write to `options`, which must outlive the parsing.
+void AddGenerateOptions(CLI::App& app, GenerateOptions& options);
+void AddBenchOptions(CLI::App& app, BenchOptions& options);
+void AddModelOption(CLI::App& app, std::string& model);
+
+// A whole number with strict reading, for options of other subcommands.
+CLI::Option* AddWholeNumber(CLI::App& app, const std::string& names, int32_t& value,
+                            const std::string& description);
+
+// Fills in what follows from other options: model, seed, draft source. kInvalidArgument naming two
+// options that contradict each other, or one that is missing.
+absl::Status Resolve(GenerateOptions& options);
+absl::Status ResolveModel(std::string& model);
+
+// `status` with the name of an engine's argument in front of the message, as in `top_p: expected`,
+// replaced by its option, as in `--top-p: expected`.
+absl::Status NamingOptions(const absl::Status& status);
+
+}  // namespace paceline::cli

@@ -1,0 +1,135 @@
+#include <cstdlib>
+#include <iterator>
+#include <random>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "runtime/cli/options.h"
+
+namespace paceline::cli {
+namespace {
+
+absl::Status Refuse(bool bad, absl::string_view message) {
+  return bad ? absl::InvalidArgumentError(message) : absl::OkStatus();
+}
+
+absl::Status CheckPrompt(const GenerateOptions& options) {
+  const int given =
+      options.prompt.has_value() + options.prompt_ids.has_value() + !options.prompts_file.empty();
+  PACELINE_RETURN_IF_ERROR(
+      Refuse(given != 1,
+             absl::StrCat("--prompt: expected one of --prompt, --prompt-ids and --prompts, got ",
+                          given == 0 ? "none" : "several")));
+  PACELINE_RETURN_IF_ERROR(
+      Refuse(options.chat && options.raw, "--chat: expected --chat or --raw, got both"));
+  PACELINE_RETURN_IF_ERROR(
+      Refuse(options.prompt_ids && options.chat,
+             "--prompt-ids: expected no --chat, token ids are taken as they are"));
+  return Refuse(!options.system.empty() && (options.raw || options.prompt_ids),
+                "--system: expected a chat, got --raw or --prompt-ids");
+}
+
+absl::Status CheckOutput(const GenerateOptions& options) {
+  const bool many = !options.prompts_file.empty();
+  PACELINE_RETURN_IF_ERROR(Refuse(options.logprobs >= 0 && !options.json,
+                                  "--logprobs: expected --json, which prints them"));
+  PACELINE_RETURN_IF_ERROR(
+      Refuse(options.show_drafts && options.json, "--show-drafts: expected text, got --json"));
+  PACELINE_RETURN_IF_ERROR(
+      Refuse(options.parallel < 1 || options.parallel > 1024,
+             absl::StrCat("--parallel: expected a number in [1, 1024], got ", options.parallel)));
+  PACELINE_RETURN_IF_ERROR(
+      Refuse(options.parallel > 1 && !many, "--parallel: expected --prompts, there is one prompt"));
+  return Refuse(options.parallel > 1 && options.show_drafts,
+                "--show-drafts: expected --parallel 1, texts cannot be streamed side by side");
+}
+
+absl::Status CheckModel(const GenerateOptions& options) {
+  PACELINE_RETURN_IF_ERROR(Refuse(
+      options.context < 0,
+      absl::StrCat("--context: expected 0 (the model's own) or more, got ", options.context)));
+  return Refuse(options.threads < 0,
+                absl::StrCat("--threads: expected 0 (one a core) or more, got ", options.threads));
+}
+
+// The draft source, with the options that belong to another one refused. --draft none takes them
+// all, so that it can be put behind any command to compare.
+absl::Status ResolveDraft(GenerateOptions& options) {
+  SpeculationOptions& speculation = options.speculation;
+  if (!options.draft && !options.draft_model.empty()) speculation.draft = DraftKind::kModel;
+  if (options.draft) {
+    const auto kind = FindDraftKind(*options.draft);
+    if (!kind.ok()) return NamingOptions(kind.status());
+    speculation.draft = *kind;
+  }
+  if (speculation.draft == DraftKind::kNone) return absl::OkStatus();
+  const bool model = speculation.draft == DraftKind::kModel;
+  PACELINE_RETURN_IF_ERROR(Refuse(model && options.draft_model.empty(),
+                                  "--draft: model needs --draft-model PATH, got none"));
+  PACELINE_RETURN_IF_ERROR(
+      Refuse(!model && !options.draft_model.empty(), "--draft-model: expected --draft model"));
+  return Refuse(speculation.exit_layers != 0 && speculation.draft != DraftKind::kEarlyExit,
+                "--exit-layers: expected --draft early-exit");
+}
+
+}  // namespace
+
+absl::Status ResolveModel(std::string& model) {
+  const char* fallback = std::getenv("PACELINE_MODEL");
+  if (model.empty() && fallback != nullptr) model = fallback;
+  return Refuse(model.empty(),
+                "--model: expected a GGUF file, here or in the environment as PACELINE_MODEL, "
+                "got none");
+}
+
+absl::Status Resolve(GenerateOptions& options) {
+  PACELINE_RETURN_IF_ERROR(CheckPrompt(options));
+  PACELINE_RETURN_IF_ERROR(CheckOutput(options));
+  PACELINE_RETURN_IF_ERROR(CheckModel(options));
+  PACELINE_RETURN_IF_ERROR(ResolveDraft(options));
+  PACELINE_RETURN_IF_ERROR(NamingOptions(options.speculation.Validate()));
+  PACELINE_RETURN_IF_ERROR(ResolveModel(options.model));
+  if (!options.seed) {
+    std::random_device device;
+    options.seed = (static_cast<uint64_t>(device()) << 32) | device();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NamingOptions(const absl::Status& status) {
+  constexpr absl::string_view kNames[][2] = {
+      {"context_length", "--context"},
+      {"device", "--device"},
+      {"draft", "--draft"},
+      {"draft model", "--draft-model"},
+      {"draft_min", "--draft-min"},
+      {"draft_tokens", "--draft-tokens"},
+      {"exit_layers", "--exit-layers"},
+      {"frequency_penalty", "--frequency-penalty"},
+      {"logit_bias", "--logit-bias"},
+      {"logprobs", "--logprobs"},
+      {"max_tokens", "--max-tokens"},
+      {"min_p", "--min-p"},
+      {"min_tokens", "--min-tokens"},
+      {"ngram", "--ngram-max, --ngram-min"},
+      {"num_threads", "--threads"},
+      {"presence_penalty", "--presence-penalty"},
+      {"repetition_penalty", "--repetition-penalty"},
+      {"stop", "--stop"},
+      {"temperature", "--temperature"},
+      {"top_k", "--top-k"},
+      {"top_p", "--top-p"},
+      {"verify", "--verify"},
+  };
+  const absl::string_view message = status.message();
+  for (const auto& [name, option] : kNames) {
+    const bool named = message.size() > name.size() && message.substr(0, name.size()) == name &&
+                       message[name.size()] == ':';
+    if (!named) continue;
+    return absl::Status(status.code(), absl::StrCat(option, message.substr(name.size())));
+  }
+  return status;
+}
+
+}  // namespace paceline::cli

@@ -1,0 +1,231 @@
+// The law of the output: streams against exact enumeration, and measured against expected
+// acceptance. Every test has a fixed seed; the chance of a false alarm was 1e-4 a comparison when
+// the seed was chosen.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "draft/model_drafter.h"
+#include "tests/support/chi_square.h"
+#include "tests/support/draft_fixture.h"
+#include "tests/support/engine_fixture.h"
+
+namespace paceline {
+namespace {
+
+using testing::Blend;
+using testing::DraftCase;
+using testing::EngineSetup;
+using testing::FunctionDrafter;
+using testing::HashedRows;
+using testing::LogitsOf;
+using testing::MakePipeline;
+using testing::Name;
+using testing::Plain;
+using testing::RunRounds;
+using testing::SameRow;
+using testing::Sampled;
+using testing::TableModel;
+using testing::TestEngine;
+using testing::With;
+
+constexpr int32_t kVocab = 4;
+constexpr int32_t kOutput = 3;
+constexpr int32_t kStreams = 20000;
+constexpr double kFalseAlarm = 1e-4;
+const std::vector<int32_t> kPrompt = {1, 3};
+
+using Law = std::map<std::vector<int32_t>, double>;
+
+// Exact law of the first outputs: products of the pipeline's rows, in double.
+void Enumerate(const TableModel::RowFunction& row, Pipeline<double>& pipeline,
+               std::vector<int32_t> output, double prob, Law& law) {
+  if (output.size() == kOutput) {
+    law[output] += prob;
+    return;
+  }
+  std::vector<int32_t> committed = kPrompt;
+  committed.insert(committed.end(), output.begin(), output.end());
+  TokenCounts counts;
+  counts.AddPrompt(kPrompt);
+  counts.AddOutput(output);
+  RowContext context;
+  context.history = {committed, static_cast<int32_t>(kPrompt.size()), {}, &counts};
+  const std::vector<float> logits = row(committed);
+  const auto probs = pipeline.Apply(std::span<const float>(logits), context)->Dense();
+  for (int32_t token = 0; token < kVocab; ++token) {
+    if (probs[token] == 0) continue;
+    output.push_back(token);
+    Enumerate(row, pipeline, output, prob * probs[token], law);
+    output.pop_back();
+  }
+}
+
+EngineSetup LawSetup() {
+  const auto target = HashedRows(kVocab, 21, 1.5);
+  const auto other = HashedRows(kVocab, 22, 2.5);
+  return {.target = target,
+          .draft = Blend(target, other, 0.4),
+          .early = Blend(target, other, 0.7),
+          .vocab_size = kVocab};
+}
+
+void ExpectLaw(const SamplingOptions& sampling, const std::string& rule, const DraftCase& draft) {
+  SCOPED_TRACE(rule + ", " + Name(draft));
+  TestEngine engine(LawSetup());
+  // Room for a whole draft at each of the outputs that are looked at.
+  auto request = With(Sampled(kPrompt, kOutput + draft.num_draft_tokens, 77), draft);
+  request.sampling = sampling;
+  request.speculation.verify = rule;
+  request.num_choices = kStreams;
+  Law law;
+  auto pipeline = *Pipeline<double>::Create(sampling, kVocab);
+  Enumerate(LawSetup().target, pipeline, {}, 1, law);
+  std::map<std::vector<int32_t>, int64_t> counts;
+  Telemetry telemetry;
+  for (Choice& choice : engine.Run(request).choices) {
+    choice.tokens.resize(kOutput);
+    ++counts[choice.tokens];
+    telemetry.Merge(choice.telemetry);
+  }
+  const testing::ChiSquare fit = testing::ChiSquareTest(counts, law);
+  EXPECT_GE(fit.p_value, kFalseAlarm) << fit.statistic << " at " << fit.degrees << " degrees";
+  if (draft.kind == DraftKind::kNone) return;
+  EXPECT_GT(*telemetry.AcceptanceRate(), 0.1);
+  EXPECT_LT(*telemetry.AcceptanceRate(), 0.95);
+}
+
+SamplingOptions Filtered() {
+  SamplingOptions sampling;
+  sampling.temperature = 0.8;
+  sampling.top_p = 0.9;
+  sampling.frequency_penalty = 0.5;
+  sampling.repetition_penalty = 1.2;
+  return sampling;
+}
+
+TEST(EngineLawTest, PlainDecoding) { ExpectLaw({}, "standard", {DraftKind::kNone, 1}); }
+
+TEST(EngineLawTest, StandardWithADraftModel) {
+  for (int32_t num_draft : {1, 2, 3, 4}) ExpectLaw({}, "standard", {DraftKind::kModel, num_draft});
+}
+
+TEST(EngineLawTest, StandardWithEarlyExit) {
+  for (int32_t num_draft : {1, 2, 3, 4}) {
+    ExpectLaw({}, "standard", {DraftKind::kEarlyExit, num_draft});
+  }
+}
+
+TEST(EngineLawTest, StandardWithFiltersAndPenalties) {
+  for (int32_t num_draft : {1, 3}) {
+    ExpectLaw(Filtered(), "standard", {DraftKind::kModel, num_draft});
+    ExpectLaw(Filtered(), "standard", {DraftKind::kEarlyExit, num_draft});
+  }
+}
+
+TEST(EngineLawTest, MatchWithADraftModel) {
+  ExpectLaw({}, "match", {DraftKind::kModel, 3});
+  ExpectLaw(Filtered(), "match", {DraftKind::kEarlyExit, 2});
+}
+
+TEST(EngineLawTest, ExpectedAcceptanceLiesInTheMeasuredInterval) {
+  for (const std::string rule : {"standard", "match"}) {
+    for (const DraftCase& draft : {DraftCase{DraftKind::kModel, 4}, {DraftKind::kEarlyExit, 3}}) {
+      SCOPED_TRACE(rule + ", " + Name(draft));
+      TestEngine engine(LawSetup());
+      auto request = With(Sampled(kPrompt, 40, 5), draft);
+      request.speculation.verify = rule;
+      request.num_choices = 50;
+      Telemetry telemetry;
+      for (const Choice& choice : engine.Run(request).choices) telemetry.Merge(choice.telemetry);
+      const Interval interval = telemetry.JudgedAcceptanceInterval();
+      EXPECT_GE(*telemetry.expected_acceptance.Value(), interval.low);
+      EXPECT_LE(*telemetry.expected_acceptance.Value(), interval.high);
+      // Rule `match` looks at what was drawn alone: p(x).
+      ASSERT_EQ(telemetry.total_variation.Value().has_value(), rule == "standard");
+      if (rule == "match") continue;
+      EXPECT_NEAR(*telemetry.expected_acceptance.Value(), 1 - *telemetry.total_variation.Value(),
+                  1e-6);
+    }
+  }
+}
+
+// First tokens and acceptance of `streams` rounds of one drafted token.
+struct FirstTokens {
+  std::vector<double> shares;
+  double acceptance = 0;
+};
+
+FirstTokens RunOneTokenRounds(const std::vector<double>& target,
+                              const std::function<std::unique_ptr<Drafter>()>& make_drafter) {
+  constexpr int32_t kRounds = 50000;
+  TestEngine vocabulary({.target = SameRow({0}), .vocab_size = 3});
+  TableModel model(static_cast<int32_t>(target.size()), 64, SameRow(LogitsOf(target)));
+  Vocabulary view = vocabulary.vocabulary();
+  view.size = static_cast<int32_t>(target.size());
+  auto request = Sampled({0}, 2, 31);
+  request.speculation.num_draft_tokens = 1;
+  FirstTokens result{std::vector<double>(target.size(), 0)};
+  Telemetry telemetry;
+  for (uint32_t stream = 0; stream < kRounds; ++stream) {
+    const Choice choice = RunRounds(model, view, request, make_drafter(), {}, stream);
+    result.shares[choice.tokens.front()] += 1.0 / kRounds;
+    telemetry.Merge(choice.telemetry);
+  }
+  result.acceptance = *telemetry.AcceptanceRate();
+  return result;
+}
+
+// BR-01: the draft filters its own row; q is what it drew from.
+TEST(EngineLawTest, DraftWithItsOwnFilterLeavesTheTargetsLaw) {
+  TableModel draft(3, 64, SameRow(LogitsOf({0.4, 0.3, 0.3})));
+  SamplingOptions options;
+  options.top_k = 2;
+  const FirstTokens first = RunOneTokenRounds({0.5, 0.3, 0.2}, [&] {
+    return std::make_unique<ModelDrafter>(&draft, MakePipeline(options, 3), std::vector<int32_t>{});
+  });
+  EXPECT_NEAR(first.shares[0], 0.5, 0.007);
+  EXPECT_NEAR(first.shares[1], 0.3, 0.007);
+  EXPECT_NEAR(first.shares[2], 0.2, 0.007);
+  EXPECT_NEAR(first.acceptance, 0.8, 0.007);
+}
+
+// BR-02: a token picked by argmax is a one-hot proposal.
+TEST(EngineLawTest, ArgmaxDraftUnderASampledTarget) {
+  TableModel draft(2, 64, SameRow(LogitsOf({0.7, 0.3})));
+  SamplingOptions options;
+  options.temperature = 0;
+  const FirstTokens first = RunOneTokenRounds({0.6, 0.4}, [&] {
+    return std::make_unique<ModelDrafter>(&draft, MakePipeline(options, 2), std::vector<int32_t>{});
+  });
+  EXPECT_NEAR(first.shares[0], 0.6, 0.007);
+  EXPECT_NEAR(first.acceptance, 0.6, 0.007);
+}
+
+// A draft that is refused for its length would favour the draws that are long.
+TEST(EngineLawTest, DraftMinNeverDropsWhatWasDrawn) {
+  // Token 0 ends the draft early half of the time.
+  TableModel draft(2, 64, SameRow(LogitsOf({0.5, 0.5})));
+  TestEngine vocabulary({.target = SameRow({0, 0}), .vocab_size = 2});
+  TableModel model(2, 64, SameRow(LogitsOf({0.2, 0.8})));
+  auto request = Sampled({1}, 4, 31);
+  request.speculation.num_draft_tokens = 3;
+  request.speculation.draft_min = 2;
+  double zeros = 0;
+  constexpr int32_t kRounds = 50000;
+  int64_t short_drafts = 0;
+  for (uint32_t stream = 0; stream < kRounds; ++stream) {
+    auto drafter =
+        std::make_unique<ModelDrafter>(&draft, MakePipeline({}, 2), std::vector<int32_t>{0});
+    const Choice choice =
+        RunRounds(model, vocabulary.vocabulary(), request, std::move(drafter), {}, stream);
+    zeros += choice.tokens.front() == 0;
+    short_drafts += choice.telemetry.drafted_at.size() == 1;
+  }
+  EXPECT_NEAR(zeros / kRounds, 0.2, 0.007);
+  EXPECT_GT(short_drafts, kRounds / 4);
+}
+
+}  // namespace
+}  // namespace paceline
