@@ -54,14 +54,14 @@ TEST(TokenizerTest, PiecesAgreeWithTinyGoldens) {
   for (int32_t id = 0; id < tokenizer->vocab_size(); ++id) {
     EXPECT_EQ(tokenizer->Piece(id, /*show_control=*/true), FromHex(golden["pieces"][id])) << id;
     EXPECT_EQ(tokenizer->IsControl(id), id <= 4) << id;
-    if (id <= 4) EXPECT_EQ(tokenizer->Piece(id), "") << id;
+    EXPECT_EQ(tokenizer->Piece(id).empty(), id <= 4) << id;
   }
   EXPECT_THAT(tokenizer->end_ids(), ElementsAre(2, 4));
 }
 
 TEST(TokenizerTest, AgreesWithSmolLm2Goldens) {
   const auto path = SmolLmPath();
-  if (!path.has_value()) GTEST_SKIP() << "no SmolLM2 file: run scripts/ to fetch it, or set PACELINE_MODEL";
+  if (!path.has_value()) GTEST_SKIP() << "no SmolLM2 file: set PACELINE_MODEL";
   const auto tokenizer = Make(SpecOfModel(*path));
   const auto golden = ReadJson("smollm2_tokenizer.json");
   ASSERT_EQ(golden["cases"].size(), 205);
@@ -69,7 +69,7 @@ TEST(TokenizerTest, AgreesWithSmolLm2Goldens) {
     const auto text = c["text"].get<std::string>();
     SCOPED_TRACE(c["text"].dump());
     const auto ids = c["ids"].get<Ids>();
-    EXPECT_THAT(tokenizer->Encode(text, Specials::kParse), IsOkAndHolds(ids));
+    EXPECT_EQ(*tokenizer->Encode(text, Specials::kParse), ids);
     EXPECT_EQ(c["ids_no_special"].get<Ids>(), ids);  // No begin token in either.
     EXPECT_EQ(tokenizer->AddBos(ids), ids);
     EXPECT_EQ(tokenizer->Decode(ids, /*show_control=*/true), c["decoded"]);
@@ -78,7 +78,7 @@ TEST(TokenizerTest, AgreesWithSmolLm2Goldens) {
 
 // BR-41 and the split rules: the tiny vocabulary under each pattern set.
 TEST(TokenizerTest, SplitsAsTheNamedPatternsDo) {
-  const auto golden = ReadJson("tiny_tokenizer_variants.json")["variants"];
+  const nlohmann::json golden = ReadJson("tiny_tokenizer_variants.json")["variants"];
   for (const std::string name : {"digits-one", "digits-then-gpt2", "gpt2-pattern"}) {
     TokenizerSpec spec = TinySpec();
     spec.pre = golden[name]["ggml_pre"];
@@ -105,7 +105,7 @@ TEST(TokenizerTest, Br41DigitsAreGroupedAsThePatternsSay) {
 
 // The golden vocabulary has six ids and lacks most bytes; they are left out there.
 TEST(TokenizerTest, Br40IgnoreMergesIsHonoured) {
-  const auto golden = ReadJson("tiny_tokenizer_variants.json")["variants"];
+  const nlohmann::json golden = ReadJson("tiny_tokenizer_variants.json")["variants"];
   for (const std::string name : {"br40-ignore-merges", "br40-merge-order"}) {
     TokenizerSpec spec;
     spec.model = "gpt2";
@@ -176,7 +176,8 @@ TEST(TokenizerTest, Br47PlainPromptsBeginWithExactlyOneBeginToken) {
   TokenizerSpec spec = TinySpec();
   spec.add_bos = true;
   const auto tokenizer = Make(spec);
-  for (const auto& c : ReadJson("tiny_tokenizer_variants.json")["variants"]["add-bos"]["cases"]) {
+  const auto golden = ReadJson("tiny_tokenizer_variants.json");
+  for (const auto& c : golden["variants"]["add-bos"]["cases"]) {
     const auto text = c["text"].get<std::string>();
     auto want = c["ids"].get<Ids>();
     // The reference puts a second one in front of a text that has one.
@@ -218,7 +219,6 @@ TEST(TokenizerTest, LongRunsOfOneKindStayWithinTheMatchLimit) {
 }
 
 TEST(TokenizerTest, DecodeOfEncodeIsTheText) {
-  const auto tiny = Make(TinySpec());
   for (const char* pre : {"gpt-2", "smollm", "llama-bpe", "qwen2"}) {
     TokenizerSpec spec = TinySpec();
     spec.pre = pre;
