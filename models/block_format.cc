@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cstring>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 
@@ -15,18 +16,6 @@ T Load(const uint8_t* bytes) {
   T value;
   std::memcpy(&value, bytes, sizeof(value));
   return value;
-}
-
-float HalfToFloat(uint16_t half) {
-  const uint32_t sign = static_cast<uint32_t>(half & 0x8000) << 16;
-  const uint32_t exponent = half >> 10 & 0x1F;
-  const uint32_t mantissa = half & 0x3FF;
-  if (exponent == 0) {  // Zero and subnormals: mantissa * 2^-24, exact in float32.
-    const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;
-    return std::bit_cast<float>(std::bit_cast<uint32_t>(magnitude) | sign);
-  }
-  const uint32_t wide = exponent == 31 ? 255 : exponent + 112;
-  return std::bit_cast<float>(sign | wide << 23 | mantissa << 13);
 }
 
 float BrainToFloat(uint16_t brain) {
@@ -91,6 +80,35 @@ const Format& FormatOf(BlockType type) {
 }
 
 }  // namespace
+
+float HalfToFloat(uint16_t half) {
+  const uint32_t sign = static_cast<uint32_t>(half & 0x8000) << 16;
+  const uint32_t exponent = half >> 10 & 0x1F;
+  const uint32_t mantissa = half & 0x3FF;
+  if (exponent == 0) {  // Zero and subnormals: mantissa * 2^-24, exact in float32.
+    const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;
+    return std::bit_cast<float>(std::bit_cast<uint32_t>(magnitude) | sign);
+  }
+  const uint32_t wide = exponent == 31 ? 255 : exponent + 112;
+  return std::bit_cast<float>(sign | wide << 23 | mantissa << 13);
+}
+
+uint16_t FloatToHalf(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  const uint32_t sign = bits >> 16 & 0x8000;
+  const uint32_t magnitude = bits & 0x7FFFFFFF;
+  uint32_t half = 0;
+  if (magnitude > 0x7F800000) {  // NaN.
+    half = 0x7E00;
+  } else if (magnitude >= 0x477FF000) {  // 65520 and more are nearer to infinity.
+    half = 0x7C00;
+  } else if (magnitude < 0x38800000) {  // Subnormal: one unit of 0.5f is 2^-24, as of the half.
+    half = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3F000000;
+  } else {
+    half = (magnitude - 0x38000000 + 0xFFF + (magnitude >> 13 & 1)) >> 13;
+  }
+  return static_cast<uint16_t>(sign | half);
+}
 
 absl::string_view BlockTypeName(BlockType type) { return FormatOf(type).name; }
 int64_t BlockElements(BlockType type) { return FormatOf(type).elements; }

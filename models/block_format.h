@@ -25,6 +25,10 @@ absl::StatusOr<BlockType> BlockTypeFromGguf(uint32_t id);
 // The type id of a format in GGUF files.
 uint32_t GgufTypeId(BlockType type);
 
+// IEEE half precision and float32. To half: to the nearest, ties to even; NaN becomes a quiet NaN.
+float HalfToFloat(uint16_t half);
+uint16_t FloatToHalf(float value);
+
 // Bytes of `num_elements` values. num_elements must be a multiple of BlockElements(type).
 int64_t BlockBytes(BlockType type, int64_t num_elements);
 

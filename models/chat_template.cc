@@ -20,8 +20,7 @@ constexpr std::string_view kEnd = "<|im_end|>";
 std::optional<int32_t> TurnMark(const TokenizerSpec& spec, std::string_view text) {
   const size_t count = std::min(spec.tokens.size(), spec.kinds.size());
   for (size_t id = 0; id < count; ++id) {
-    const bool is_added =
-        spec.kinds[id] == Kind::kControl || spec.kinds[id] == Kind::kUserDefined;
+    const bool is_added = spec.kinds[id] == Kind::kControl || spec.kinds[id] == Kind::kUserDefined;
     if (is_added && spec.tokens[id] == text) {
       return static_cast<int32_t>(id);
     }

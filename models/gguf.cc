@@ -19,8 +19,7 @@ constexpr size_t kMaxShownName = 64;
 constexpr int64_t kMaxAlignment = 1 << 20;
 constexpr int64_t kMaxElements = int64_t{1} << 42;
 constexpr uint32_t kMaxDimensions = 4;
-constexpr uint64_t kMaxNames =
-    1 << 16;  // Tensors, and metadata entries; real files have a few hundred.
+constexpr uint64_t kMaxNames = 1 << 16;  // Of tensors, and of keys; real files have hundreds.
 
 // Type ids of metadata values.
 enum : uint32_t {
@@ -130,6 +129,7 @@ class GgufParser {
       PACELINE_RETURN_IF_ERROR(ReadTensor(i, offsets));
     }
     PACELINE_RETURN_IF_ERROR(PlaceTensors(offsets));
+    PACELINE_RETURN_IF_ERROR(CheckOverlap());
     return std::move(file_);
   }
 
@@ -189,8 +189,8 @@ class GgufParser {
     PACELINE_RETURN_IF_ERROR(Read(named, &type));
     GgufValue value;
     PACELINE_RETURN_IF_ERROR(ReadValue(named, type, &value));
-    const GgufEntry entry{std::move(value), bytes_.subspan(start, place_ - start)};
-    if (!file_.entries_.emplace(key, entry).second) {
+    GgufEntry entry{std::move(value), bytes_.subspan(start, place_ - start)};
+    if (!file_.entries_.emplace(key, std::move(entry)).second) {
       return file_.Damaged(named, "one entry", "a second one");
     }
     file_.keys_.push_back(key);
@@ -330,6 +330,23 @@ class GgufParser {
     return absl::OkStatus();
   }
 
+  // Tensors never share bytes; a file in which they do could be sliced into a far larger one.
+  absl::Status CheckOverlap() const {
+    std::vector<const TensorView*> sorted;
+    for (const TensorView& tensor : file_.tensors_) sorted.push_back(&tensor);
+    std::sort(sorted.begin(), sorted.end(), [](const TensorView* left, const TensorView* right) {
+      return left->bytes.data() < right->bytes.data();
+    });
+    for (size_t i = 1; i < sorted.size(); ++i) {
+      const TensorView& before = *sorted[i - 1];
+      if (sorted[i]->bytes.data() >= before.bytes.data() + before.bytes.size()) continue;
+      return file_.Damaged(absl::StrCat("tensor ", PrintableName(sorted[i]->name)),
+                           "bytes of its own",
+                           absl::StrCat("some of tensor ", PrintableName(before.name)));
+    }
+    return absl::OkStatus();
+  }
+
   std::span<const uint8_t> bytes_;
   size_t place_ = 0;
   uint64_t num_tensors_ = 0;
@@ -366,8 +383,12 @@ absl::StatusOr<int64_t> GgufFile::Integer(std::string_view key, int64_t fallback
   return Has(key) ? Integer(key) : fallback;
 }
 
+absl::StatusOr<double> GgufFile::Number(std::string_view key) const {
+  return Value<double>(key, "a float");
+}
+
 absl::StatusOr<double> GgufFile::Number(std::string_view key, double fallback) const {
-  return Has(key) ? Value<double>(key, "a float") : fallback;
+  return Has(key) ? Number(key) : fallback;
 }
 
 absl::StatusOr<bool> GgufFile::Bool(std::string_view key, bool fallback) const {

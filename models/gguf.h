@@ -56,6 +56,7 @@ class GgufFile {
   // missing.
   absl::StatusOr<int64_t> Integer(std::string_view key) const;
   absl::StatusOr<int64_t> Integer(std::string_view key, int64_t fallback) const;
+  absl::StatusOr<double> Number(std::string_view key) const;
   absl::StatusOr<double> Number(std::string_view key, double fallback) const;
   absl::StatusOr<bool> Bool(std::string_view key, bool fallback) const;
   absl::StatusOr<std::string> String(std::string_view key) const;

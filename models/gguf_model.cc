@@ -2,7 +2,12 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -38,10 +43,9 @@ class ConfigReader {
   int32_t Size(std::string_view key, int64_t fallback) {
     return Narrow(key, file_.Integer(Full(key), fallback));
   }
+  float Real(std::string_view key) { return Narrow(file_.Number(Full(key))); }
   float Real(std::string_view key, double fallback) {
-    const absl::StatusOr<double> number = file_.Number(Full(key), fallback);
-    Keep(number.status());
-    return static_cast<float>(number.value_or(0));
+    return Narrow(file_.Number(Full(key), fallback));
   }
   // Refuses a feature that is not computed yet.
   void Refuse(std::string_view key, bool present) {
@@ -56,6 +60,12 @@ class ConfigReader {
 
  private:
   void Keep(const absl::Status& status) { status_.Update(status); }
+
+  float Narrow(const absl::StatusOr<double>& number) {
+    Keep(number.status());
+    constexpr double kLargest = std::numeric_limits<float>::max();
+    return static_cast<float>(std::clamp(number.value_or(0), -kLargest, kLargest));
+  }
 
   int32_t Narrow(std::string_view key, const absl::StatusOr<int64_t>& value) {
     Keep(value.status());
@@ -78,6 +88,11 @@ void RefuseUnsupported(const GgufFile& file, ConfigReader& reader) {
   reader.Refuse("expert_count", reader.Size("expert_count", 0) > 0);
   const absl::StatusOr<std::string> scaling = file.String(reader.Full("rope.scaling.type"), "none");
   reader.Refuse("rope.scaling.type", scaling.value_or("") != "none");
+  // Without a type the factor means linear scaling; the second key is its older name.
+  for (const std::string_view key : {"rope.scaling.factor", "rope.scale_linear"}) {
+    const float factor = reader.Real(key, 1.0);
+    reader.Refuse(key, factor != 0 && factor != 1 && !file.Has(reader.Full("rope.scaling.type")));
+  }
   for (const TensorView& tensor : file.tensors()) {
     reader.Refuse("rope_freqs.weight", tensor.name == "rope_freqs.weight");
   }
@@ -137,7 +152,7 @@ std::string ShapeText(const std::vector<int64_t>& shape) {
   return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
 }
 
-// Checks tensors by name; tells the first that is missing or misshapen.
+// Checks tensors by name; tells the first that is missing, misshapen or left over.
 class TensorChecker {
  public:
   explicit TensorChecker(const GgufFile& file) : file_(file) {
@@ -146,20 +161,34 @@ class TensorChecker {
 
   bool Has(const std::string& name) const { return by_name_.contains(name); }
 
-  absl::Status Expect(const std::string& name, const std::vector<int64_t>& shape) const {
+  absl::Status Expect(const std::string& name, const std::vector<int64_t>& shape) {
     const auto found = by_name_.find(name);
     const bool missing = found == by_name_.end();
-    if (!missing && found->second->shape == shape) return absl::OkStatus();
+    if (!missing && found->second->shape == shape) {
+      by_name_.erase(found);
+      return absl::OkStatus();
+    }
     return file_.Damaged(absl::StrCat("tensor ", PrintableName(name)), ShapeText(shape),
                          missing ? "none" : ShapeText(found->second->shape));
   }
 
+  // A bias, say, that would be left out of the computation.
+  absl::Status ExpectNoOthers(const ModelConfig& config) const {
+    for (const TensorView& tensor : file_.tensors()) {
+      if (!by_name_.contains(tensor.name)) continue;
+      return absl::UnimplementedError(
+          absl::StrCat(file_.name(), ": tensor ", PrintableName(tensor.name), ": expected none in ",
+                       config.architecture, " with ", config.num_layers, " layers, got one"));
+    }
+    return absl::OkStatus();
+  }
+
  private:
   const GgufFile& file_;
-  std::unordered_map<std::string_view, const TensorView*> by_name_;
+  std::unordered_map<std::string_view, const TensorView*> by_name_;  // Not expected so far.
 };
 
-absl::Status CheckLayer(const TensorChecker& tensors, const ModelConfig& config, int32_t layer) {
+absl::Status CheckLayer(TensorChecker& tensors, const ModelConfig& config, int32_t layer) {
   const int64_t hidden = config.hidden_size;
   const int64_t inner = config.feed_forward_size;
   const int64_t queries = int64_t{config.num_heads} * config.head_dim;
@@ -198,7 +227,7 @@ absl::StatusOr<ModelConfig> GgufModelConfig(const GgufFile& file) {
   const int32_t even_share = config.num_heads > 0 ? config.hidden_size / config.num_heads : 0;
   config.head_dim = reader.Size("attention.key_length", even_share);
   config.context_length = reader.Size("context_length");
-  config.rms_norm_epsilon = reader.Real("attention.layer_norm_rms_epsilon", 1e-5);
+  config.rms_norm_epsilon = reader.Real("attention.layer_norm_rms_epsilon");
   config.rope_base = reader.Real("rope.freq_base", 10000.0);
   reader.Refuse("attention.value_length",
                 reader.Size("attention.value_length", config.head_dim) != config.head_dim);
@@ -235,15 +264,16 @@ absl::StatusOr<TokenizerSpec> GgufTokenizer(const GgufFile& file) {
     PACELINE_RETURN_IF_ERROR(
         ReadSpecialId(file, name, static_cast<int64_t>(spec.tokens.size()), *id));
   }
-  PACELINE_ASSIGN_OR_RETURN(spec.add_bos, file.Bool("tokenizer.ggml.add_bos_token", false));
-  // GGUF has no key for it: the pattern set of Llama 3 implies it.
+  // The pattern set of Llama 3 implies both; GGUF has no key for the first.
   spec.ignore_merges = spec.pre == "llama-bpe" || spec.pre == "llama3";
+  PACELINE_ASSIGN_OR_RETURN(spec.add_bos,
+                            file.Bool("tokenizer.ggml.add_bos_token", spec.ignore_merges));
   PACELINE_ASSIGN_OR_RETURN(spec.chat_template, file.String("tokenizer.chat_template", ""));
   return spec;
 }
 
 absl::Status CheckTensors(const GgufFile& file, const ModelConfig& config) {
-  const TensorChecker tensors(file);
+  TensorChecker tensors(file);
   const int64_t hidden = config.hidden_size;
   const int64_t vocabulary = config.vocab_size;
   PACELINE_RETURN_IF_ERROR(tensors.Expect("token_embd.weight", {vocabulary, hidden}));
@@ -254,7 +284,7 @@ absl::Status CheckTensors(const GgufFile& file, const ModelConfig& config) {
   for (int32_t layer = 0; layer < config.num_layers; ++layer) {
     PACELINE_RETURN_IF_ERROR(CheckLayer(tensors, config, layer));
   }
-  return absl::OkStatus();
+  return tensors.ExpectNoOthers(config);
 }
 
 }  // namespace paceline

@@ -17,8 +17,8 @@ absl::StatusOr<ModelConfig> GgufModelConfig(const GgufFile& file);
 // Vocabulary, merges, special ids and chat template. kDataLoss naming the key.
 absl::StatusOr<TokenizerSpec> GgufTokenizer(const GgufFile& file);
 
-// OK if every tensor that the architecture needs is there with the right shape, else kDataLoss
-// naming the first that is not.
+// OK if the tensors are those of the architecture with the right shapes. kDataLoss naming the first
+// that is missing or misshapen, kUnimplemented naming one that would be left out.
 absl::Status CheckTensors(const GgufFile& file, const ModelConfig& config);
 
 }  // namespace paceline

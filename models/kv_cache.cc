@@ -1,6 +1,7 @@
 #include "models/kv_cache.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -74,21 +75,26 @@ int64_t KvCache::Slot(const Table& table, int32_t position) const {
   return static_cast<int64_t>(table.pages[position / kPageSize]) * kPageSize + position % kPageSize;
 }
 
-absl::StatusOr<int32_t> KvCache::TakePage() {
-  if (free_pages_.empty()) {
-    const int64_t have = pages_reserved();
-    const int64_t want = std::min(max_pages_, std::max<int64_t>(8, 2 * have));
-    if (want <= have) {
-      return absl::ResourceExhaustedError(absl::StrCat("cache: expected at most ",
-                                                       max_pages_ * kPageSize,
-                                                       " positions of all sequences, got more"));
-    }
-    PACELINE_RETURN_IF_ERROR(storage_->Reserve(want * kPageSize));
-    references_.resize(want, 0);
-    for (int64_t page = want - 1; page >= have; --page) {
-      free_pages_.push_back(static_cast<int32_t>(page));
-    }
+absl::Status KvCache::MakeFree(int64_t count) {
+  const auto num_free = static_cast<int64_t>(free_pages_.size());
+  if (count <= num_free) return absl::OkStatus();
+  const int64_t have = pages_reserved();
+  const int64_t need = have + count - num_free;
+  if (need > max_pages_) {
+    return absl::ResourceExhaustedError(absl::StrCat("cache: expected at most ",
+                                                     max_pages_ * kPageSize,
+                                                     " positions of all sequences, got more"));
   }
+  const int64_t want = std::min(max_pages_, std::max({int64_t{8}, 2 * have, need}));
+  PACELINE_RETURN_IF_ERROR(storage_->Reserve(want * kPageSize));
+  references_.resize(want, 0);
+  std::vector<int32_t> added(want - have);  // The lowest is taken first.
+  for (int64_t i = 0; i < want - have; ++i) added[i] = static_cast<int32_t>(want - 1 - i);
+  free_pages_.insert(free_pages_.begin(), added.begin(), added.end());
+  return absl::OkStatus();
+}
+
+int32_t KvCache::TakePage() {
   const int32_t page = free_pages_.back();
   free_pages_.pop_back();
   references_[page] = 1;
@@ -99,11 +105,19 @@ void KvCache::DropPage(int32_t page) {
   if (--references_[page] == 0) free_pages_.push_back(page);
 }
 
-absl::Status KvCache::MakePrivate(Table& table, int32_t from) {
-  for (int64_t i = from / kPageSize; i < PagesFor(table.length); ++i) {
+int64_t KvCache::CountShared(const Table& table, int64_t from, int64_t to) const {
+  int64_t shared = 0;
+  for (int64_t i = from / kPageSize; i < PagesFor(to); ++i) {
+    if (references_[table.pages[i]] > 1) ++shared;
+  }
+  return shared;
+}
+
+void KvCache::MakePrivate(Table& table, int64_t from, int64_t to) {
+  for (int64_t i = from / kPageSize; i < PagesFor(to); ++i) {
     const int32_t shared = table.pages[i];
     if (references_[shared] == 1) continue;
-    PACELINE_ASSIGN_OR_RETURN(const int32_t own, TakePage());
+    const int32_t own = TakePage();
     std::vector<SlotCopy> copies;
     const auto used = std::min<int64_t>(kPageSize, table.length - i * kPageSize);
     for (int64_t place = 0; place < used; ++place) {
@@ -114,7 +128,6 @@ absl::Status KvCache::MakePrivate(Table& table, int32_t from) {
     DropPage(shared);
     table.pages[i] = own;
   }
-  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<int64_t>> KvCache::Append(SequenceId sequence, int32_t count) {
@@ -123,22 +136,20 @@ absl::StatusOr<std::vector<int64_t>> KvCache::Append(SequenceId sequence, int32_
     return absl::InvalidArgumentError(absl::StrCat("count: expected 0 or more, got ", count));
   }
   Table& table = tables_[sequence];
-  const size_t pages_before = table.pages.size();
-  // Only the last page can hold both old entries and new ones.
-  PACELINE_RETURN_IF_ERROR(MakePrivate(table, table.length));
-  while (static_cast<int64_t>(table.pages.size()) <
-         PagesFor(static_cast<int64_t>(table.length) + count)) {
-    const absl::StatusOr<int32_t> page = TakePage();
-    if (!page.ok()) {
-      for (size_t i = pages_before; i < table.pages.size(); ++i) DropPage(table.pages[i]);
-      table.pages.resize(pages_before);
-      return page.status();
-    }
-    table.pages.push_back(*page);
+  const int64_t length = int64_t{table.length} + count;
+  if (length > std::numeric_limits<int32_t>::max()) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("cache: expected a length of 31 bits, got ", length));
   }
+  const auto num_pages = static_cast<int64_t>(table.pages.size());
+  // Only the last page can hold both old entries and new ones.
+  const int64_t shared_end = count > 0 ? table.length : 0;
+  const int64_t num_new = PagesFor(length) - num_pages;
+  PACELINE_RETURN_IF_ERROR(MakeFree(num_new + CountShared(table, table.length, shared_end)));
+  MakePrivate(table, table.length, shared_end);
+  for (int64_t i = 0; i < num_new; ++i) table.pages.push_back(TakePage());
   std::vector<int64_t> slots;
-  for (int32_t i = 0; i < count; ++i) slots.push_back(Slot(table, table.length + i));
-  table.length += count;
+  for (; table.length < length; ++table.length) slots.push_back(Slot(table, table.length));
   return slots;
 }
 
@@ -164,16 +175,21 @@ absl::Status KvCache::Compact(SequenceId sequence, int32_t base, std::span<const
         absl::StrCat("base: expected a number in [0, ", table.length, "], got ", base));
   }
   PACELINE_RETURN_IF_ERROR(CheckPath(path, table.length - base));
-  PACELINE_RETURN_IF_ERROR(MakePrivate(table, base));
+  size_t first = 0;  // Rows before it stay where they are.
+  while (first < path.size() && path[first] == static_cast<int64_t>(first)) ++first;
+  const auto length = static_cast<int32_t>(base + path.size());
+  const int64_t written_from = base + static_cast<int64_t>(first);
+  const int64_t written_to = first < path.size() ? length : 0;
+  PACELINE_RETURN_IF_ERROR(MakeFree(CountShared(table, written_from, written_to)));
+  MakePrivate(table, written_from, written_to);
   // A source lies at or behind its destination and rows are in order, so that an ascending copy
   // never overwrites what it has still to read.
   std::vector<SlotCopy> copies;
-  for (size_t i = 0; i < path.size(); ++i) {
-    const auto to = static_cast<int32_t>(base + i);
-    if (base + path[i] != to) copies.push_back({Slot(table, base + path[i]), Slot(table, to)});
+  for (size_t i = first; i < path.size(); ++i) {
+    copies.push_back({Slot(table, base + path[i]), Slot(table, static_cast<int32_t>(base + i))});
   }
   if (!copies.empty()) storage_->Copy(copies);
-  return Truncate(sequence, static_cast<int32_t>(base + path.size()));
+  return Truncate(sequence, length);
 }
 
 std::vector<int64_t> KvCache::Slots(SequenceId sequence) const {

@@ -59,7 +59,8 @@ class KvCache {
 
   // After a tree of rows was appended behind `base` entries: keeps the rows `path` (ascending
   // indices into those rows), moved to positions base, base + 1, ...; drops the rest.
-  // Errors: kInvalidArgument if `path` is not ascending or not within the appended rows.
+  // Errors: kInvalidArgument if `path` is not ascending or not within the appended rows;
+  // kResourceExhausted if a shared page cannot be copied (nothing changed).
   absl::Status Compact(SequenceId sequence, int32_t base, std::span<const int32_t> path);
 
   // Slots of all cached positions, in order.
@@ -77,10 +78,14 @@ class KvCache {
   };
 
   bool IsLive(SequenceId sequence) const;
-  absl::StatusOr<int32_t> TakePage();
+  // Enlarges the storage until `count` pages are free.
+  absl::Status MakeFree(int64_t count);
+  int32_t TakePage();  // There must be a free one.
   void DropPage(int32_t page);
-  // Makes the pages that hold positions [from, length) this sequence's own.
-  absl::Status MakePrivate(Table& table, int32_t from);
+  // Shared pages among those that hold positions [from, to).
+  int64_t CountShared(const Table& table, int64_t from, int64_t to) const;
+  // Makes these pages the sequence's own. There must be a free page for each shared one.
+  void MakePrivate(Table& table, int64_t from, int64_t to);
   int64_t Slot(const Table& table, int32_t position) const;
 
   KvStorage* storage_;

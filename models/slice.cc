@@ -7,6 +7,8 @@
 #include <charconv>
 #include <filesystem>
 #include <string_view>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -26,8 +28,13 @@ constexpr std::string_view kLayerPrefix = "blk.";
 class AtomicFile {
  public:
   static absl::StatusOr<AtomicFile> Create(const std::string& path) {
-    const std::string temporary = absl::StrCat(path, ".", getpid(), ".tmp");
-    const int descriptor = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    std::string temporary;
+    int descriptor = -1;
+    errno = EEXIST;  // A name may be left over from a process that was killed.
+    for (int i = 0; i < 100 && descriptor < 0 && errno == EEXIST; ++i) {
+      temporary = absl::StrCat(path, ".", getpid(), ".", i, ".tmp");
+      descriptor = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    }
     if (descriptor < 0) {
       return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot be written"));
     }
@@ -49,8 +56,9 @@ class AtomicFile {
     while (!bytes.empty()) {
       const ssize_t written = write(descriptor_, bytes.data(), bytes.size());
       if (written < 0 && errno == EINTR) continue;
-      if (written < 0)
+      if (written < 0) {
         return absl::ErrnoToStatus(errno, absl::StrCat(path_, ": cannot be written"));
+      }
       bytes.remove_prefix(static_cast<size_t>(written));
     }
     return absl::OkStatus();
@@ -148,6 +156,19 @@ absl::Status WriteModel(const GgufFile& file, const std::string& out, const std:
   return target.Commit();
 }
 
+// Refuses what a rename would destroy: the model itself, by whatever path, and what is no file.
+absl::Status CheckOut(const std::string& in, const std::string& out) {
+  std::error_code ignored;  // Nothing there, or nothing that can be looked at: writing will tell.
+  if (std::filesystem::equivalent(in, out, ignored)) {
+    return absl::InvalidArgumentError(absl::StrCat("out: expected another file than ", in));
+  }
+  if (std::filesystem::exists(out, ignored) && !std::filesystem::is_regular_file(out, ignored)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("out: expected the path of a file, got ", out, ", which is none"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status SliceModel(const std::string& in, const std::string& out, int32_t num_layers) {
@@ -159,10 +180,7 @@ absl::Status SliceModel(const std::string& in, const std::string& out, int32_t n
     return absl::InvalidArgumentError(absl::StrCat("layers: expected a number in [1, ",
                                                    config.num_layers, "], got ", num_layers));
   }
-  std::error_code ignored;  // An `out` that is not there yet is not the same file.
-  if (std::filesystem::equivalent(in, out, ignored)) {
-    return absl::InvalidArgumentError(absl::StrCat("out: expected another file than ", in));
-  }
+  PACELINE_RETURN_IF_ERROR(CheckOut(in, out));
   std::vector<const TensorView*> tensors;
   for (const TensorView& tensor : file.tensors()) {
     if (LayerOf(tensor.name) < num_layers) tensors.push_back(&tensor);

@@ -135,10 +135,10 @@ struct Tokenizer::State {
   const TokenizerSpec spec;
   internal::PreTokenizer pre_tokenizer;
   internal::Merges merges;
-  Spellings spellings;  // Of text tokens; views of `spec`.
+  Spellings spellings;                // Of text tokens; views of `spec`.
   std::array<int32_t, 256> byte_ids;  // -1: left out.
-  std::vector<std::string> pieces;  // [V]
-  AddedTokens all_added;            // Control and user-defined tokens.
+  std::vector<std::string> pieces;    // [V]
+  AddedTokens all_added;              // Control and user-defined tokens.
   AddedTokens user_defined;
   std::vector<int32_t> end_ids;
 };
@@ -149,7 +149,8 @@ void Tokenizer::State::AddToken(int32_t id) {
   if (IsText(kind)) spellings.try_emplace(spelling, id);
   if (kind == Kind::kControl || kind == Kind::kUserDefined) all_added.Add(spelling, id);
   if (kind == Kind::kUserDefined) user_defined.Add(spelling, id);
-  // Added tokens are written as they are. So are, by common practice, pieces outside of the alphabet.
+  // Added tokens are written as they are. So are, by common practice, pieces outside of the
+  // alphabet.
   pieces.push_back(kind == Kind::kNormal ? internal::FromByteLevel(spelling).value_or(spelling)
                                          : spelling);
 }

@@ -54,8 +54,9 @@ std::string DraftLine(const Summary& summary) {
 
 std::string RuleLine(const Summary& summary) {
   return Line("rule", absl::StrCat(summary.rule,
-                                   summary.lossless ? ", lossless: the output's law is the target's"
-                                                    : ", lossy: the output's law is changed"));
+                                   summary.lossless
+                                       ? "; lossless: the same distribution as without drafting"
+                                       : "; lossy: not the distribution of the model"));
 }
 
 std::string AcceptanceLines(const Telemetry& telemetry) {

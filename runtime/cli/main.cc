@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "runtime/cli/commands.h"
 #include "runtime/cli/output.h"
 
@@ -18,6 +19,8 @@ namespace {
 
 constexpr char kDescription[] =
     "Generates text with a GGUF model, faster by drafting, with the same distribution.";
+constexpr size_t kHelpColumn = 34;  // Where descriptions begin.
+constexpr size_t kHelpWidth = 100;
 constexpr char kVersion[] = "paceline " PACELINE_VERSION "\n";
 
 // Everything the command line can ask for.
@@ -65,7 +68,7 @@ void AddCommands(CLI::App& app, Commands& commands) {
   app.set_help_flag("--help,-h", "print this help and exit");
   app.add_flag("--version", commands.version, "print the version and exit");
   app.require_subcommand(0, 1);
-  app.get_formatter()->column_width(34);
+  app.get_formatter()->column_width(kHelpColumn);
   CLI::App* generate =
       app.add_subcommand("generate", "Answer a prompt, or every prompt of a file.");
   AddGenerateOptions(*generate, commands.generate);
@@ -99,6 +102,38 @@ std::vector<std::string> Arguments(int argc, char** argv) {
   return arguments;
 }
 
+// CLI11's help with single blank lines, and long lines broken under their own column.
+std::string Tidy(const std::string& help) {
+  std::string text;
+  bool blank = false;
+  for (std::string line : std::vector<std::string>(absl::StrSplit(help, '\n'))) {
+    if (line.empty() && blank) continue;
+    blank = line.empty();
+    const size_t indent = line.starts_with("  ") ? kHelpColumn : 0;
+    while (line.size() > kHelpWidth) {
+      const size_t space = line.rfind(' ', kHelpWidth);
+      if (space == std::string::npos || space <= indent) break;
+      text += line.substr(0, space) + "\n";
+      line = std::string(indent, ' ') + line.substr(space + 1);
+    }
+    text += line + "\n";
+  }
+  while (text.ends_with("\n\n")) text.pop_back();
+  return text;
+}
+
+// One line for people: CLI11 says what is wrong, and here where to read on.
+absl::Status Refusal(const CLI::App& app, const CLI::ParseError& error) {
+  std::string command = "paceline";
+  for (const CLI::App* sub : app.get_subcommands()) command += " " + sub->get_name();
+  std::string message = error.what();
+  const std::string unexpected = "The following argument";
+  if (message.starts_with(unexpected)) {
+    message = "unexpected argument" + message.substr(message.find(':'));
+  }
+  return absl::InvalidArgumentError(absl::StrCat(message, "; see ", command, " --help"));
+}
+
 int Print(const std::string& text) {
   Output out;
   out.Write(text);
@@ -112,12 +147,12 @@ int Run(int argc, char** argv) {
   try {
     app.parse(Arguments(argc, argv));
   } catch (const CLI::CallForHelp&) {
-    return Print(app.help());
+    return Print(Tidy(app.help()));
   } catch (const CLI::ParseError& error) {
-    return ReportStatus(absl::InvalidArgumentError(error.what()));
+    return ReportStatus(Refusal(app, error));
   }
   if (commands.version) return Print(kVersion);
-  return commands.run ? commands.run() : Print(app.help());
+  return commands.run ? commands.run() : Print(Tidy(app.help()));
 }
 
 }  // namespace

@@ -27,14 +27,14 @@ absl::StatusOr<std::unique_ptr<LanguageModel>> LoadModel(const WeightSource& wei
                                                          const std::string& path,
                                                          const ReferenceOptions& reference,
                                                          bool quiet) {
-  if (!quiet) Note(absl::StrFormat("loading %s ... ", FileName(path)));
+  const std::string name = FileName(path);
+  const bool progress = !quiet && ErrorIsTerminal();
+  if (progress) Note(absl::StrFormat("loading %s ...", name));
   Stopwatch clock;
   auto model = LoadReferenceModel(weights, reference);
-  if (!model.ok()) {
-    if (!quiet) Note("\n");
-    return NamingOptions(model.status());
-  }
-  if (!quiet) Note(absl::StrFormat("%.0f ms\n", clock.Lap()));
+  if (progress) Note("\r\033[K");
+  if (!model.ok()) return NamingOptions(model.status());
+  if (!quiet) Note(absl::StrFormat("loaded %s in %.0f ms\n", name, clock.Lap()));
   return model;
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "models/tokenizer.h"
+#include "tests/models/tokenizer_cases.h"
 
 namespace paceline {
 namespace {
@@ -79,6 +80,62 @@ TEST(StreamDecoderTest, GivesTheSameTextHoweverTheBytesAreCut) {
     std::string whole;
     for (const std::string& piece : Stream({text})) whole += piece;
     ASSERT_EQ(joined, whole) << "seed " << kSeed << ", round " << round;
+  }
+}
+
+// What comes out of `tokens` (pieces of ids) given in blocks of `size`.
+std::vector<std::string> InBlocks(const std::vector<std::string>& tokens, size_t size) {
+  std::vector<std::string> blocks;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (i % size == 0) blocks.emplace_back();
+    blocks.back() += tokens[i];
+  }
+  return Stream(blocks);
+}
+
+std::string Joined(const std::vector<std::string>& pieces) {
+  std::string text;
+  for (const std::string& piece : pieces) text += piece;
+  return text;
+}
+
+TEST(StreamDecoderTest, AgreesWithGoldensOneByOneInBlocksAndWhole) {
+  const auto tokenizer = testing::Make(testing::TinySpec());
+  const auto golden = testing::ReadJson("tiny_tokenizer.json");
+  ASSERT_EQ(golden["streams"].size(), 35);
+  for (const auto& c : golden["streams"]) {
+    SCOPED_TRACE(c.dump());
+    const auto ids = c["ids"].get<std::vector<int32_t>>();
+    std::vector<std::string> tokens;
+    for (int32_t id : ids) tokens.emplace_back(tokenizer->Piece(id, /*show_control=*/true));
+    EXPECT_EQ(Stream(tokens), c["pieces"].get<std::vector<std::string>>());
+    for (size_t size = 1; size <= ids.size(); ++size) {
+      EXPECT_EQ(Joined(InBlocks(tokens, size)), c["whole"]) << "blocks of " << size;
+    }
+    EXPECT_EQ(tokenizer->Decode(ids, /*show_control=*/true), c["whole"]);
+  }
+}
+
+TEST(StreamDecoderTest, JoinedPiecesEqualTheDecodeOfTheWhole) {
+  const auto tokenizer = testing::Make(testing::TinySpec());
+  for (uint32_t seed = 0; seed < 5000; ++seed) {
+    std::mt19937 random(seed);
+    const auto ids = testing::RandomIds(random, tokenizer->vocab_size());
+    std::vector<std::string> tokens;
+    for (int32_t id : ids) tokens.emplace_back(tokenizer->Piece(id));
+    ASSERT_EQ(Joined(Stream(tokens)), tokenizer->Decode(ids)) << "seed " << seed;
+  }
+}
+
+TEST(StreamDecoderTest, EveryWellFormedCharacterPassesByteByByte) {
+  for (char32_t code_point = 0; code_point <= 0x10FFFF; ++code_point) {
+    if (code_point >= 0xD800 && code_point <= 0xDFFF) continue;
+    std::string text;
+    testing::AppendUtf8(code_point, text);
+    StreamDecoder decoder;
+    std::string out;
+    for (char byte : text) out += decoder.Push({&byte, 1});
+    ASSERT_EQ(out + decoder.Flush(), text) << static_cast<uint32_t>(code_point);
   }
 }
 

@@ -59,21 +59,44 @@ TEST(TokenizerTest, PiecesAgreeWithTinyGoldens) {
   EXPECT_THAT(tokenizer->end_ids(), ElementsAre(2, 4));
 }
 
-TEST(TokenizerTest, AgreesWithSmolLm2Goldens) {
+// The goldens were recorded by a GGUF reader that does not heed `tokenizer.ggml.pre` and splits as
+// GPT-2 does, although the file says "smollm" (goldens of that rule: digits-then-gpt2 below). They
+// hold in full under the rule that they were recorded with.
+TEST(TokenizerTest, AgreesWithSmolLm2GoldensUnderTheirSplitRule) {
   const auto path = SmolLmPath();
   if (!path.has_value()) GTEST_SKIP() << "no SmolLM2 file: set PACELINE_MODEL";
-  const auto tokenizer = Make(SpecOfModel(*path));
+  TokenizerSpec spec = SpecOfModel(*path);
+  ASSERT_EQ(spec.pre, "smollm");
+  spec.pre = "gpt-2";
+  const auto tokenizer = Make(spec);
   const auto golden = ReadJson("smollm2_tokenizer.json");
   ASSERT_EQ(golden["cases"].size(), 205);
   for (const auto& c : golden["cases"]) {
-    const auto text = c["text"].get<std::string>();
     SCOPED_TRACE(c["text"].dump());
     const auto ids = c["ids"].get<Ids>();
-    EXPECT_EQ(*tokenizer->Encode(text, Specials::kParse), ids);
+    EXPECT_EQ(*tokenizer->Encode(c["text"].get<std::string>(), Specials::kParse), ids);
     EXPECT_EQ(c["ids_no_special"].get<Ids>(), ids);  // No begin token in either.
     EXPECT_EQ(tokenizer->AddBos(ids), ids);
     EXPECT_EQ(tokenizer->Decode(ids, /*show_control=*/true), c["decoded"]);
   }
+}
+
+// White space before a digit, and a space before a number that is no digit (U+00B2), are cut in
+// another place. All else agrees, and the text comes back in any case.
+TEST(TokenizerTest, SmolLm2GoldensDifferFromTheFilesOwnRuleInTwelveCases) {
+  const auto path = SmolLmPath();
+  if (!path.has_value()) GTEST_SKIP() << "no SmolLM2 file: set PACELINE_MODEL";
+  const auto tokenizer = Make(SpecOfModel(*path));
+  const auto golden = ReadJson("smollm2_tokenizer.json");
+  int differing = 0;
+  for (const auto& c : golden["cases"]) {
+    const Ids ids = *tokenizer->Encode(c["text"].get<std::string>(), Specials::kParse);
+    EXPECT_EQ(tokenizer->Decode(ids, /*show_control=*/true), c["decoded"]);
+    if (ids == c["ids"].get<Ids>()) continue;
+    ++differing;
+    EXPECT_NE(Words("smollm", c["text"]), Words("gpt-2", c["text"])) << c["text"];
+  }
+  EXPECT_EQ(differing, 12);
 }
 
 // BR-41 and the split rules: the tiny vocabulary under each pattern set.
@@ -98,7 +121,6 @@ TEST(TokenizerTest, Br41DigitsAreGroupedAsThePatternsSay) {
   EXPECT_THAT(Words("llama-bpe", "3333+777"), ElementsAre("333", "3", "+", "777"));
   EXPECT_THAT(Words("llama3", "3333+777"), ElementsAre("333", "3", "+", "777"));
   EXPECT_THAT(Words("gpt-2", "3333+777"), ElementsAre("3333", "+", "777"));
-  EXPECT_THAT(Words("default", "3333+777"), ElementsAre("3333", "+", "777"));
   EXPECT_THAT(Words("smollm", "33+7"), ElementsAre("3", "3", "+", "7"));
   EXPECT_THAT(Words("qwen2", "33+7"), ElementsAre("3", "3", "+", "7"));
 }
@@ -155,8 +177,7 @@ TEST(TokenizerTest, BytesWithoutATokenBecomeTheUnknownTokenOrNothing) {
   spec.tokens[0x04] = "unreachable\xC3\x97";
   EXPECT_THAT(Make(spec)->Encode("a\x04z", Specials::kPlainText), IsOkAndHolds(Ids{'a', 'z'}));
   spec.unknown_id = AddToken(spec, "<unk>", Kind::kUnknown);
-  EXPECT_THAT(Make(spec)->Encode("a\x04z", Specials::kPlainText),
-              IsOkAndHolds(Ids{'a', 256, 'z'}));
+  EXPECT_THAT(Make(spec)->Encode("a\x04z", Specials::kPlainText), IsOkAndHolds(Ids{'a', 256, 'z'}));
   spec.kinds[256] = Kind::kControl;
   EXPECT_THAT(Make(spec)->Encode("a\x04z", Specials::kPlainText), IsOkAndHolds(Ids{'a', 'z'}));
 }
@@ -255,6 +276,7 @@ TEST(TokenizerTest, RefusesSpecsThatContradictThemselves) {
       {[](auto& spec) { spec.model = "llama"; }, kUnimplemented, "'llama'"},
       {[](auto& spec) { spec.pre = "odd"; }, kUnimplemented, "'odd'"},
       {[](auto& spec) { spec.pre = ""; }, kUnimplemented, "smollm"},
+      {[](auto& spec) { spec.pre = "default"; }, kUnimplemented, "'default'"},
       {[](auto& spec) { spec.tokens = {}; }, kInvalid, "tokens"},
       {[](auto& spec) { spec.kinds.pop_back(); }, kInvalid, "kinds: expected 256"},
       {[](auto& spec) { spec.kinds[3] = Kind{0}; }, kInvalid, "token 3"},
@@ -279,6 +301,14 @@ TEST(TokenizerTest, RefusesSpecsThatContradictThemselves) {
     bad.change(spec);
     EXPECT_THAT(Tokenizer::Create(spec), StatusIs(bad.code, HasSubstr(bad.message)));
   }
+}
+
+TEST(TokenizerTest, OfEqualMergesTheFirstCounts) {
+  TokenizerSpec spec = ByteSpec();
+  const int32_t ab = AddToken(spec, "ab");
+  AddToken(spec, "bc");
+  spec.merges = {"a b", "b c", "a b"};
+  EXPECT_THAT(Make(spec)->Encode("abc", Specials::kPlainText), IsOkAndHolds(Ids{ab, 'c'}));
 }
 
 TEST(TokenizerTest, UnknownPreTokenizerNamesTheKnownOnes) {

@@ -255,7 +255,7 @@ TEST(EngineCancelTest, CancelBetweenRoundsKeepsTheTokensSoFar) {
 }
 
 TEST(EngineCancelTest, HeldBackTextIsDeliveredWhenInterrupted) {
-  TestEngine engine({.target = SameRow({0, 9, 0})});
+  TestEngine engine({.target = SameRow({0, 9, 0, 0, 0, 0, 0, 0})});
   auto request = Plain(Greedy({0}, 50));
   request.stop = {"bbbbbbbbx"};
   std::string delivered;

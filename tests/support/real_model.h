@@ -17,8 +17,8 @@ inline std::string EnvironmentOr(const char* name, const std::string& fallback) 
 // there; a test then skips and says so.
 inline std::optional<std::string> SmolLmPath() {
   const std::string home_cache = EnvironmentOr("HOME", "/root") + "/.cache";
-  const std::string cache =
-      EnvironmentOr("PACELINE_CACHE_DIR", EnvironmentOr("XDG_CACHE_HOME", home_cache) + "/paceline");
+  const std::string cache = EnvironmentOr(
+      "PACELINE_CACHE_DIR", EnvironmentOr("XDG_CACHE_HOME", home_cache) + "/paceline");
   const std::string path =
       EnvironmentOr("PACELINE_MODEL", cache + "/models/SmolLM2-135M-Instruct.Q4_1.gguf");
   std::error_code error;

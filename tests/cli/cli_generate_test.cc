@@ -1,0 +1,188 @@
+// The command line as its user meets it, with a tiny model: output, files, signals, exit codes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/cli/cli_fixture.h"
+
+namespace paceline::testing {
+namespace {
+
+using ::nlohmann::json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+TEST(CliGenerateTest, WhatTheEngineRefusesIsNamed) {
+  ExpectRefused(Run(Generate({"-p", "a", "-q", "--stop", ""})), "--stop");
+  ExpectRefused(Run(Generate({"-p", "a", "-q", "--trace", "/nowhere/trace"})), "--trace");
+  ExpectRefused(Run(Generate({"-p", "a", "-q", "--verify", "greedy"})), "--verify");
+  ExpectRefused(Run(Generate({"-p", "a", "-q", "--device", "abacus"})), "--device");
+  ExpectRefused(Run(Generate({"-p", "a", "-q", "--prompt-ids", "999"})), "--prompt");
+  ExpectRefused(Run(Generate({"-q", "--prompt-ids", "999"})), "--prompt-ids");
+}
+
+TEST(CliGenerateTest, SameSeedSameText) {
+  const ProcessResult first = Run(Generate({"-p", "hello there"}));
+  ASSERT_EQ(first.code, 0) << first.error;
+  EXPECT_THAT(first.error, AllOf(HasSubstr("seed           7"), HasSubstr("tokens/s")));
+  EXPECT_EQ(Run(Generate({"-p", "hello there"})).out, first.out);
+}
+
+TEST(CliGenerateTest, QuietSaysNothing) { EXPECT_EQ(Run(Generate({"-p", "a", "-q"})).error, ""); }
+
+TEST(CliGenerateTest, JsonHasItsParts) {
+  const ProcessResult result = Run(Generate({"-p", "hello", "--json", "--logprobs", "2"}));
+  ASSERT_EQ(result.code, 0) << result.error;
+  const json answer = json::parse(result.out);
+  EXPECT_EQ(answer["model"], Model());
+  EXPECT_EQ(answer["usage"]["completion_tokens"], answer["tokens"].size());
+  EXPECT_EQ(answer["seed"], 7);
+  EXPECT_EQ(answer["speculation"]["rule"], "standard");
+  EXPECT_EQ(answer["speculation"]["num_emitted_tokens"], answer["tokens"].size());
+  EXPECT_EQ(answer["logprobs"]["raw"].size(), answer["tokens"].size());
+  EXPECT_GE(answer["logprobs"]["processed"][0]["top"].size(), 2u);
+  EXPECT_GT(answer["timings"]["load_ms"], 0);
+}
+
+TEST(CliGenerateTest, PromptComesFromStandardInput) {
+  const ProcessResult given = Run(Generate({"--prompt", "hello", "--json"}));
+  const ProcessResult read = Run(Generate({"--prompt", "-", "--json"}), "hello\n");
+  ASSERT_EQ(read.code, 0) << read.error;
+  EXPECT_EQ(json::parse(read.out)["tokens"], json::parse(given.out)["tokens"]);
+}
+
+TEST(CliGenerateTest, EmptyPromptIsAPrompt) {
+  EXPECT_EQ(Run(Generate({"--prompt", ""})).code, 0);
+  EXPECT_EQ(Run(Generate({"--prompt=", "--json"})).code, 0);
+  EXPECT_EQ(Run(Generate({"--prompt", "", "--raw"})).code, 0);  // The begin token alone.
+}
+
+TEST(CliGenerateTest, PromptLongerThanTheContextIsRefused) {
+  ExpectRefused(Run(Generate({"-q", "-p", "hello there", "-c", "4"})), "context of 4");
+}
+
+TEST(CliGenerateTest, NoTokensIsAnEmptyAnswer) {
+  const ProcessResult result = Run({"generate", "-m", Model(), "-p", "a", "-n", "0", "--json"});
+  ASSERT_EQ(result.code, 0) << result.error;
+  EXPECT_TRUE(json::parse(result.out)["tokens"].empty());
+}
+
+TEST(CliGenerateTest, TraceHasALineADecision) {
+  const std::string path = TempPath("trace.jsonl");
+  const ProcessResult result =
+      Run(Generate({"-p", "ab ab ab", "--json", "--temperature", "0", "--trace", path}));
+  ASSERT_EQ(result.code, 0) << result.error;
+  const json answer = json::parse(result.out);
+  std::ifstream in(path);
+  std::vector<json> emitted;
+  for (std::string line; std::getline(in, line);) {
+    const json entry = json::parse(line);
+    ASSERT_EQ(entry.size(), 9u) << line;
+    if (entry["decision"] != "rejected") emitted.push_back(entry["id"]);
+  }
+  EXPECT_EQ(json(emitted), answer["tokens"]);
+}
+
+TEST(CliGenerateTest, FullDiskIsReported) {
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full";
+  const ProcessResult result = Run(Generate({"-p", "a", "-q", "--trace", "/dev/full"}));
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.error, HasSubstr("--trace"));
+}
+
+TEST(CliGenerateTest, PromptsFileGivesAnObjectALine) {
+  const std::string path = TempPath("prompts.jsonl");
+  WriteFile(path,
+            "{\"prompt\": \"one\", \"category\": \"x\"}\n\n\"two\"\n"
+            "{\"turns\": [\"three\", \"four\"], \"question_id\": 81}\n");
+  for (const char* parallel : {"1", "2"}) {
+    const ProcessResult result =
+        Run(Generate({"--prompts", path, "--json", "--parallel", parallel}));
+    ASSERT_EQ(result.code, 0) << result.error;
+    std::istringstream lines(result.out);
+    std::vector<json> answers;
+    for (std::string line; std::getline(lines, line);) answers.push_back(json::parse(line));
+    ASSERT_EQ(answers.size(), 3u);
+    EXPECT_EQ(answers[0]["category"], "x");
+    EXPECT_EQ(answers[2]["question_id"], 81);
+  }
+}
+
+std::vector<std::string> LongRun(std::vector<std::string> more) {
+  std::vector<std::string> arguments = {"generate", "-m",           Model(),   "-p",   "a",  "-n",
+                                        "100000",   "--ignore-eos", "--draft", "none", "-t", "1"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+TEST(CliGenerateTest, InterruptEndsWithWhatThereIs) {
+  // The tiny model's context ends in under a second: a file of prompts keeps it busy.
+  const std::string path = TempPath("prompts.jsonl");
+  std::string lines;
+  for (int i = 0; i < 2000; ++i) lines += "\"hello\"\n";
+  WriteFile(path, lines);
+  Process process({"generate", "-m", Model(), "--prompts", path, "-n", "1000", "--ignore-eos",
+                   "--json", "--seed", "1", "-t", "1"});
+  process.AwaitOutput();
+  process.Signal(SIGINT);
+  const ProcessResult result = process.Wait();
+  EXPECT_EQ(result.code, 130) << result.error;
+  EXPECT_THAT(result.error, HasSubstr("interrupted"));
+  EXPECT_THAT(result.out, HasSubstr(R"("finish_reason":"interrupted")"));
+  const size_t last = result.out.rfind('\n', result.out.size() - 2);
+  EXPECT_TRUE(json::accept(result.out.substr(last + 1)));
+}
+
+TEST(CliGenerateTest, ClosedOutputEndsQuietly) {
+  Process process(LongRun({}));
+  process.CloseOutput();
+  const ProcessResult result = process.Wait();
+  EXPECT_EQ(result.code, 0) << result.error;
+  EXPECT_THAT(result.error, ::testing::Not(HasSubstr("paceline:")));
+}
+
+TEST(CliGenerateTest, SliceDraftsForItsModel) {
+  const std::string path = TempPath("slice.gguf");
+  ASSERT_EQ(Run({"slice", "--layers", "2", Model(), path}).code, 0);
+  const ProcessResult plain =
+      Run(Generate({"-p", "hello", "--json", "--temperature", "0", "--draft", "none"}));
+  const ProcessResult drafted =
+      Run(Generate({"-p", "hello", "--json", "--temperature", "0", "--draft-model", path}));
+  ASSERT_EQ(drafted.code, 0) << drafted.error;
+  const json answer = json::parse(drafted.out);
+  EXPECT_EQ(answer["tokens"], json::parse(plain.out)["tokens"]);
+  EXPECT_EQ(answer["speculation"]["draft"], "model");
+  EXPECT_GT(answer["speculation"]["num_draft_tokens"], 0);
+  ExpectRefused(Run({"slice", "--layers", "9", Model(), path}), "layers");
+}
+
+TEST(CliGenerateTest, ShowDraftsColoursTokens) {
+  const ProcessResult result =
+      Run(Generate({"-p", "hello", "--draft", "early-exit", "--show-drafts"}));
+  ASSERT_EQ(result.code, 0) << result.error;
+  EXPECT_THAT(result.out, HasSubstr("\033["));
+  EXPECT_THAT(result.error, HasSubstr("accepted draft"));
+}
+
+TEST(CliGenerateTest, BenchComparesBothWays) {
+  const std::string path = TempPath("prompts.jsonl");
+  WriteFile(path, "{\"prompt\": \"a b a b\", \"category\": \"x\"}\n{\"prompt\": \"c\"}\n");
+  const std::vector<std::string> arguments = {"bench",  "-m", Model(), "--prompts", path,
+                                              "--runs", "2",  "-n",    "8",         "--temperature",
+                                              "0",      "-q"};
+  const ProcessResult text = Run(arguments);
+  ASSERT_EQ(text.code, 0) << text.error;
+  EXPECT_THAT(text.out, AllOf(HasSubstr("identical output"), HasSubstr("speed-up")));
+  std::vector<std::string> with_json = arguments;
+  with_json.push_back("--json");
+  const json report = json::parse(Run(with_json).out);
+  EXPECT_EQ(report["groups"].back()["name"], "all");
+  EXPECT_EQ(report["groups"].back()["num_prompts"], 2);
+  EXPECT_EQ(report["groups"].back()["num_differing"], 0);
+}
+
+}  // namespace
+}  // namespace paceline::testing

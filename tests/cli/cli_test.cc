@@ -1,0 +1,128 @@
+// Options, files and exit codes, as far as they need no transformer: works without libtorch.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/cli_fixture.h"
+
+namespace paceline::testing {
+namespace {
+
+using ::nlohmann::json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+TEST(CliTest, HelpIsPrintedWithoutArguments) {
+  const ProcessResult result = Run({});
+  EXPECT_EQ(result.code, 0);
+  EXPECT_THAT(result.out, AllOf(HasSubstr("generate"), HasSubstr("bench"), HasSubstr("slice")));
+  EXPECT_EQ(Run({"--help"}).out, result.out);
+}
+
+TEST(CliTest, EveryCommandHasHelp) {
+  for (const char* command : {"generate", "bench", "inspect", "tokenize", "slice"}) {
+    const ProcessResult result = Run({command, "--help"});
+    EXPECT_EQ(result.code, 0) << command;
+    EXPECT_THAT(result.out, HasSubstr(std::string("Usage: paceline ") + command));
+  }
+  EXPECT_THAT(Run({"generate", "--help"}).out, HasSubstr("--draft none"));
+}
+
+TEST(CliTest, VersionIsPrinted) { EXPECT_THAT(Run({"--version"}).out, StartsWith("paceline ")); }
+
+TEST(CliTest, WrongOptionsAreNamed) {
+  const std::vector<std::vector<std::string>> cases = {
+      {"--bogus"},
+      {"--temperature", "4x"},
+      {"--temperature", "nan"},
+      {"--temperature", "-1"},
+      {"--top-p", "1.5"},
+      {"--min-p", "1e999"},
+      {"--top-k", "-2"},
+      {"--seed", "-1"},
+      {"--max-tokens", "5000000000"},
+      {"--max-tokens", "-1"},
+      {"--min-tokens", "-1"},
+      {"--repetition-penalty", "0"},
+      {"--logit-bias", "5"},
+      {"--logit-bias", "99999=1"},
+      {"--draft", "magic"},
+      {"--draft-tokens", "65"},
+      {"--draft-min", "9"},
+      {"--exit-layers", "3"},
+      {"--verify", "magic"},
+      {"--parallel", "2"},
+      {"--logprobs", "3"},
+      {"--prompt-ids", "1,x"},
+      {"--context", "-1"},
+      {"--threads", "-1"},
+  };
+  for (std::vector<std::string> options : cases) {
+    const std::string name = options[0];
+    if (name != "--prompt-ids") options.insert(options.end(), {"-p", "hello"});
+    options.push_back("-q");
+    // Later options replace nothing: those of Generate() would be given twice.
+    options.insert(options.begin(), {"generate", "-m", Model()});
+    SCOPED_TRACE(name + " " + options[4]);
+    ExpectRefused(Run(options), name);
+  }
+}
+
+TEST(CliTest, ContradictionsAreRefused) {
+  ExpectRefused(Run(Generate({})), "--prompt");
+  ExpectRefused(Run(Generate({"-p", "a", "--prompt-ids", "1"})), "--prompt");
+  ExpectRefused(Run(Generate({"-p", "a", "--chat", "--raw"})), "--chat");
+  ExpectRefused(Run(Generate({"-p", "a", "--raw", "--system", "b"})), "--system");
+  ExpectRefused(Run(Generate({"-p", "a", "--json", "--show-drafts"})), "--show-drafts");
+  ExpectRefused(Run(Generate({"-p", "a", "--draft", "model"})), "--draft-model");
+  ExpectRefused(Run({"generate", "-p", "a"}), "PACELINE_MODEL");
+}
+
+TEST(CliTest, DamagedModelIsOneLine) {
+  const std::string path = TempPath("broken.gguf");
+  std::string bytes(1000, 'x');
+  WriteFile(path, bytes);
+  ExpectRefused(Run({"inspect", path}), path);
+  ExpectRefused(Run({"generate", "-m", path, "-p", "a"}), path);
+  ExpectRefused(Run({"inspect", "/nowhere.gguf"}), "/nowhere.gguf");
+  std::ifstream whole(Model(), std::ios::binary);
+  bytes.assign(std::istreambuf_iterator<char>(whole), {});
+  WriteFile(path, bytes.substr(0, bytes.size() / 2));
+  ExpectRefused(Run({"inspect", path}), path);
+}
+
+TEST(CliTest, RefusalWithJsonLeavesOutputEmpty) {
+  ExpectRefused(Run(Generate({"-p", "a", "--json", "--top-p", "2"})), "--top-p");
+}
+
+TEST(CliTest, MalformedPromptLinesAreNamed) {
+  const std::string path = TempPath("prompts.jsonl");
+  for (const char* line : {"{\"prompt\": 3}", "{", "[]", "{\"turns\": []}", "null", "plain"}) {
+    WriteFile(path, std::string("\"fine\"\n") + line + "\n");
+    SCOPED_TRACE(line);
+    ExpectRefused(Run(Generate({"--prompts", path})), path + ":2");
+  }
+  WriteFile(path, "");
+  ExpectRefused(Run(Generate({"--prompts", path})), "--prompts");
+  ExpectRefused(Run(Generate({"--prompts", "/nowhere.jsonl"})), "/nowhere.jsonl");
+}
+
+TEST(CliTest, InspectAndTokenize) {
+  const ProcessResult inspected = Run({"inspect", Model(), "--json"});
+  ASSERT_EQ(inspected.code, 0) << inspected.error;
+  const json model = json::parse(inspected.out);
+  EXPECT_EQ(model["architecture"], "llama");
+  EXPECT_EQ(model["num_layers"], 3);
+  EXPECT_EQ(model["tokenizer"]["num_tokens"], 320);
+  EXPECT_THAT(Run({"inspect", Model()}).out, HasSubstr("chat template"));
+
+  const ProcessResult ids = Run({"tokenize", "-m", Model(), "--ids", "hello"});
+  ASSERT_EQ(ids.code, 0) << ids.error;
+  const json tokens = json::parse(Run({"tokenize", "-m", Model(), "--json", "-"}, "hello").out);
+  EXPECT_EQ(json::parse("[" + ids.out + "]"), tokens["ids"]);
+}
+
+}  // namespace
+}  // namespace paceline::testing

@@ -1,0 +1,334 @@
+// Losslessness, proven: every outcome of a rule is enumerated with its probability, the double
+// instance of the code that ships, and the law of the emitted tokens is the target's.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "base/philox.h"
+#include "sampling/pipeline.h"
+#include "tests/support/enumeration.h"
+#include "tests/support/laws.h"
+#include "tests/support/status_matchers.h"
+#include "verify/rules.h"
+
+namespace paceline {
+namespace {
+
+using testing::Emitted;
+using testing::Enumerate;
+using testing::Extend;
+using testing::IsOk;
+using testing::Law;
+using testing::PrefixRows;
+using testing::RowOf;
+using testing::TargetLaw;
+using testing::Tokens;
+using testing::TotalVariation;
+
+constexpr int kVocabulary = 4;
+constexpr double kExact = 1e-12;
+constexpr double kCaught = 1e-3;  // A wrong rule must miss by at least so much.
+
+using Row = Distribution<double>;
+using RuleFunction = absl::StatusOr<VerifyOutcome> (*)(const RuleInput<double>&);
+
+uint64_t HashOf(uint64_t seed, const Tokens& prefix) {
+  for (int32_t token : prefix) seed = (seed ^ (token + 1)) * 0x9E3779B97F4A7C15;
+  return seed;
+}
+
+double Noise(uint64_t seed, uint32_t index) {
+  return TokenUniform({seed, 0}, {0, Purpose::kExplore}, index);
+}
+
+// Rows that depend on the whole prefix; some have zeros, some are one-hot.
+RowOf<double> HashedRows(uint64_t seed) {
+  return [seed](const Tokens& prefix) {
+    const uint64_t hash = HashOf(seed, prefix);
+    const double shape = Noise(hash, 100);
+    if (shape < 0.1)
+      return Row::OneHot(static_cast<int32_t>(Noise(hash, 101) * kVocabulary), kVocabulary);
+    std::vector<double> weights;
+    for (uint32_t id = 0; id < kVocabulary; ++id) {
+      const bool zero = shape < 0.5 && Noise(hash, 10 + id) < 0.3 && id > 0;
+      weights.push_back(zero ? 0.0 : -std::log(Noise(hash, id)));
+    }
+    double total = 0;
+    for (double weight : weights) total += weight;
+    for (double& weight : weights) weight /= total;
+    return testing::MakeRow<double>(weights);
+  };
+}
+
+// A target that goes through the pipeline, with stages that look at the history of each row.
+RowOf<double> WarpedRows(uint64_t seed, SamplingOptions options) {
+  return [seed, options](const Tokens& prefix) {
+    const uint64_t hash = HashOf(seed, prefix);
+    std::vector<double> logits;
+    for (uint32_t id = 0; id < kVocabulary; ++id) logits.push_back(4 * Noise(hash, id) - 2);
+    const Tokens prompt = {1, 3};
+    TokenCounts counts;
+    counts.AddPrompt(prompt);
+    RowContext context;
+    context.history = {prompt, static_cast<int32_t>(prompt.size()), prefix, &counts};
+    auto pipeline = Pipeline<double>::Create(options, kVocabulary);
+    EXPECT_THAT(pipeline, IsOk());
+    auto row = pipeline->Apply(std::span<const double>(logits), context);
+    EXPECT_THAT(row, IsOk());
+    return *std::move(row);
+  };
+}
+
+std::vector<SamplingOptions> Settings() {
+  std::vector<SamplingOptions> settings(4);
+  settings[0].repetition_penalty = 1.7;
+  settings[0].frequency_penalty = 0.8;
+  settings[0].presence_penalty = -0.4;
+  settings[1].temperature = 0.6;
+  settings[1].top_k = 3;
+  settings[1].frequency_penalty = 1.1;
+  settings[2].min_tokens = 2;
+  settings[2].eos_ids = {0};
+  settings[2].min_p = 0.2;
+  settings[3].top_p = 0.8;
+  settings[3].bad_words = {{2, 1}, {3}};
+  settings[3].logit_bias = {{1, 0.7}};
+  return settings;
+}
+
+// How each position of a chain is drafted.
+enum class Draft { kSampled, kDeterministic, kMixed };
+
+// Draws a chain from `draft` with `randomness`, or takes its argmax.
+Proposal<double> DrawChain(const RowOf<double>& draft, int32_t length, Draft kind,
+                           Randomness& randomness) {
+  Proposal<double> proposal;
+  for (int32_t i = 0; i < length; ++i) {
+    Row row = draft(proposal.tree.tokens);
+    const bool drawn = kind == Draft::kSampled || (kind == Draft::kMixed && i % 2 == 0);
+    const int32_t token =
+        drawn ? row.IdAt(
+                    randomness.Draw({static_cast<uint32_t>(i), Purpose::kDraft}, row.probs()).index)
+              : row.Argmax();
+    proposal.tree.Add(i - 1, token);
+    proposal.draft_rows.push_back(drawn ? ProposalDist<double>::Sampled(std::move(row))
+                                        : ProposalDist<double>::Deterministic());
+  }
+  return proposal;
+}
+
+// The law of one round: drafting and verification enumerated together.
+template <typename Propose>
+Law RoundLaw(RuleFunction rule, const RowOf<double>& target, Propose propose) {
+  Law law;
+  Enumerate(
+      [&](Randomness& randomness) {
+        const Proposal<double> proposal = propose(randomness);
+        PrefixRows<double> rows(proposal.tree, target);
+        const auto outcome = rule({proposal, rows, randomness, 2});
+        EXPECT_THAT(outcome, IsOk());
+        return Emitted(proposal.tree, *outcome);
+      },
+      [&](const Tokens& emitted, double probability) { law[emitted] += probability; });
+  return law;
+}
+
+double Deviation(RuleFunction rule, const RowOf<double>& target, const RowOf<double>& draft,
+                 int32_t length, Draft kind) {
+  const Law law = RoundLaw(rule, target, [&](Randomness& randomness) {
+    return DrawChain(draft, length, kind, randomness);
+  });
+  const size_t all = static_cast<size_t>(length) + 1;
+  return TotalVariation(Extend<double>(law, all, target), TargetLaw<double>(all, target));
+}
+
+// Largest deviation of a rule over random targets, drafts and lengths.
+class Largest {
+ public:
+  explicit Largest(std::string name) : name_(std::move(name)) {}
+  ~Largest() {
+    std::printf("[exact] %-34s largest total variation %.2g over %d laws\n", name_.c_str(),
+                largest_, count_);
+  }
+  void Add(double deviation, const std::string& where) {
+    largest_ = std::max(largest_, deviation);
+    ++count_;
+    EXPECT_LE(deviation, kExact) << name_ << ": " << where;
+  }
+
+ private:
+  std::string name_;
+  double largest_ = 0;
+  int count_ = 0;
+};
+
+RuleFunction RuleNamed(const char* name) { return (*FindRule(name))->verify_double; }
+
+void ProveChains(const char* rule, Draft kind, const char* kind_name) {
+  Largest largest(std::string(rule) + ", " + kind_name + " chain");
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    for (int32_t length = 0; length <= 3; ++length) {
+      largest.Add(
+          Deviation(RuleNamed(rule), HashedRows(seed), HashedRows(seed + 1000), length, kind),
+          "seed " + std::to_string(seed) + ", K " + std::to_string(length));
+    }
+  }
+}
+
+TEST(ExactTest, StandardOnASampledChain) { ProveChains("standard", Draft::kSampled, "sampled"); }
+TEST(ExactTest, StandardOnADeterministicChain) {
+  ProveChains("standard", Draft::kDeterministic, "deterministic");
+}
+TEST(ExactTest, StandardOnAMixedChain) { ProveChains("standard", Draft::kMixed, "mixed"); }
+TEST(ExactTest, MatchOnASampledChain) { ProveChains("match", Draft::kSampled, "sampled"); }
+TEST(ExactTest, MatchOnADeterministicChain) {
+  ProveChains("match", Draft::kDeterministic, "deterministic");
+}
+
+TEST(ExactTest, StandardWhereDraftEqualsTarget) {
+  Largest largest("standard, draft = target");
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    largest.Add(
+        Deviation(RuleNamed("standard"), HashedRows(seed), HashedRows(seed), 3, Draft::kSampled),
+        "seed " + std::to_string(seed));
+  }
+}
+
+TEST(ExactTest, RowsThatDependOnTheirOwnHistory) {
+  Largest largest("standard and match, history stages");
+  int setting = 0;
+  for (const SamplingOptions& options : Settings()) {
+    for (const char* rule : {"standard", "match"}) {
+      for (uint64_t seed = 1; seed <= 3; ++seed) {
+        for (Draft kind : {Draft::kSampled, Draft::kDeterministic}) {
+          const RowOf<double> target = WarpedRows(seed, options);
+          const RowOf<double> draft = WarpedRows(seed + 50, options);
+          largest.Add(Deviation(RuleNamed(rule), target, draft, 3, kind),
+                      std::string(rule) + ", setting " + std::to_string(setting));
+        }
+      }
+    }
+    ++setting;
+  }
+}
+
+// A tree of random shape with distinct siblings, a function of the prefix only.
+TokenTree RandomTree(uint64_t seed) {
+  TokenTree tree;
+  for (uint32_t i = 0; i < 7; ++i) {
+    const auto parent = static_cast<int32_t>(Noise(seed, 2 * i) * (tree.size() + 1)) - 1;
+    const auto token = static_cast<int32_t>(Noise(seed, 2 * i + 1) * kVocabulary);
+    const std::vector<int32_t> siblings = tree.Children(parent);
+    const bool taken = std::any_of(siblings.begin(), siblings.end(),
+                                   [&](int32_t node) { return tree.tokens[node] == token; });
+    if (!taken && tree.Depth(parent) < 3) tree.Add(parent, token);
+  }
+  return tree;
+}
+
+TEST(ExactTest, MatchOnTrees) {
+  Largest largest("match, trees");
+  for (uint64_t seed = 1; seed <= 24; ++seed) {
+    const RowOf<double> target = HashedRows(seed);
+    const TokenTree tree = RandomTree(seed + 7);
+    const Law law = RoundLaw(RuleNamed("match"), target,
+                             [&](Randomness&) { return Proposal<double>::Deterministic(tree); });
+    const size_t length = static_cast<size_t>(tree.MaxDepth()) + 1;
+    largest.Add(
+        TotalVariation(Extend<double>(law, length, target), TargetLaw<double>(length, target)),
+        "seed " + std::to_string(seed));
+  }
+}
+
+TEST(ExactTest, GreedyIsTheTargetsArgmaxPath) {
+  Largest largest("greedy, chains and trees");
+  for (uint64_t seed = 1; seed <= 24; ++seed) {
+    const RowOf<double> rows = HashedRows(seed);
+    const RowOf<double> target = [&](const Tokens& prefix) {
+      return Row::OneHot(rows(prefix).Argmax(), kVocabulary);
+    };
+    const TokenTree tree = RandomTree(seed);
+    const Law tree_law = RoundLaw(RuleNamed("greedy"), rows, [&](Randomness&) {
+      return Proposal<double>::Deterministic(tree);
+    });
+    const size_t length = static_cast<size_t>(tree.MaxDepth()) + 1;
+    largest.Add(
+        TotalVariation(Extend<double>(tree_law, length, target), TargetLaw<double>(length, target)),
+        "tree, seed " + std::to_string(seed));
+    const Law chain_law = RoundLaw(RuleNamed("greedy"), rows, [&](Randomness& randomness) {
+      return DrawChain(HashedRows(seed + 500), 3, Draft::kSampled, randomness);
+    });
+    largest.Add(TotalVariation(Extend<double>(chain_law, 4, target), TargetLaw<double>(4, target)),
+                "chain, seed " + std::to_string(seed));
+  }
+}
+
+// ---- Wrong on purpose: the harness must tell each from the right law.
+
+// Draws a refused position from p instead of the residual.
+absl::StatusOr<VerifyOutcome> WithoutResidual(const RuleInput<double>& input) {
+  VerifyOutcome outcome;
+  const TokenTree& tree = input.proposal.tree;
+  for (int32_t i = 0; i <= tree.size(); ++i) {
+    const Row& row = **input.rows.Row(i - 1);
+    const double draft_prob =
+        i < tree.size() ? input.proposal.RowOf(i - 1).row().Prob(tree.tokens[i]) : 0;
+    if (i < tree.size() &&
+        input.randomness.Coin({}, row.Prob(tree.tokens[i]), draft_prob).accepted) {
+      outcome.path.push_back(i);
+      continue;
+    }
+    outcome.next_token = row.IdAt(input.randomness.Draw({}, row.probs()).index);
+    return outcome;
+  }
+  return outcome;
+}
+
+TEST(ExactTest, RuleWithoutAResidualIsCaught) {
+  EXPECT_GT(Deviation(WithoutResidual, HashedRows(3), HashedRows(4), 2, Draft::kSampled), kCaught);
+}
+
+TEST(ExactTest, RowThatWasNotDrawnFromIsCaught) {
+  const RowOf<double> target = HashedRows(21);
+  const Law law = RoundLaw(RuleNamed("standard"), target, [&](Randomness& randomness) {
+    Proposal<double> proposal = DrawChain(HashedRows(22), 1, Draft::kSampled, randomness);
+    // Handed over: the drawn-from row, flattened after the draw.
+    std::vector<double> flat = proposal.draft_rows[0].row().Dense();
+    for (double& prob : flat) prob = (prob + 0.25) / 2;
+    proposal.draft_rows[0] = ProposalDist<double>::Sampled(testing::MakeRow<double>(flat));
+    return proposal;
+  });
+  EXPECT_GT(TotalVariation(Extend<double>(law, 2, target), TargetLaw<double>(2, target)), kCaught);
+}
+
+TEST(ExactTest, SoftRowOfAnArgmaxDraftIsCaught) {
+  const RowOf<double> target = [](const Tokens&) {
+    return testing::MakeRow<double>({0.25, 0.25, 0.25, 0.25});
+  };
+  const Law law = RoundLaw(RuleNamed("standard"), target, [&](Randomness&) {
+    Proposal<double> proposal;
+    Row row = testing::MakeRow<double>({0.4, 0.3, 0.2, 0.1});
+    proposal.tree.Add(-1, row.Argmax());
+    proposal.draft_rows.push_back(ProposalDist<double>::Sampled(std::move(row)));
+    return proposal;
+  });
+  EXPECT_GT(TotalVariation(Extend<double>(law, 2, target), TargetLaw<double>(2, target)), kCaught);
+}
+
+TEST(ExactTest, DroppingADrawnTokenForItsLowProbabilityIsCaught) {
+  const RowOf<double> target = HashedRows(41);
+  const Law law = RoundLaw(RuleNamed("standard"), target, [&](Randomness& randomness) {
+    const Row row = testing::MakeRow<double>({0.1, 0.2, 0.3, 0.4});
+    Proposal<double> proposal =
+        DrawChain([&](const Tokens&) { return row; }, 1, Draft::kSampled, randomness);
+    return row.Prob(proposal.tree.tokens[0]) < 0.25 ? Proposal<double>() : proposal;
+  });
+  EXPECT_GT(TotalVariation(Extend<double>(law, 2, target), TargetLaw<double>(2, target)), kCaught);
+}
+
+}  // namespace
+}  // namespace paceline
