@@ -9,6 +9,11 @@ add_compile_options(-Wall -Wextra)
 # the double instance are compared, and draws replay across builds.
 add_compile_options(-ffp-contract=off)
 
+# Every library reports its coverage; only the fuzz targets themselves link libFuzzer.
+if(PACELINE_BUILD_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
+
 if(PACELINE_SANITIZE)
   add_compile_options(-fsanitize=${PACELINE_SANITIZE} -fno-omit-frame-pointer
                       -fno-sanitize-recover=all)

@@ -158,10 +158,10 @@ class GgufParser {
     return absl::OkStatus();
   }
 
-  absl::Status ReadCount(std::string_view part, uint64_t most, uint64_t* count) {
+  absl::Status ReadCount(std::string_view part, uint64_t* count) {
     PACELINE_RETURN_IF_ERROR(Read(part, count));
-    if (*count <= most) return absl::OkStatus();
-    return file_.Damaged(part, absl::StrCat("at most ", most), absl::StrCat(*count));
+    if (*count <= kMaxNames) return absl::OkStatus();
+    return file_.Damaged(part, absl::StrCat("at most ", kMaxNames), absl::StrCat(*count));
   }
 
   absl::Status ReadHeader() {
@@ -175,8 +175,8 @@ class GgufParser {
       return absl::UnimplementedError(absl::StrCat(
           file_.name_, ": version: expected 2 or 3, little endian, got ", file_.version_));
     }
-    PACELINE_RETURN_IF_ERROR(ReadCount("tensor count", kMaxNames, &num_tensors_));
-    return ReadCount("metadata count", kMaxNames, &num_entries_);
+    PACELINE_RETURN_IF_ERROR(ReadCount("tensor count", &num_tensors_));
+    return ReadCount("metadata count", &num_entries_);
   }
 
   absl::Status ReadEntry(uint64_t index) {
@@ -229,7 +229,11 @@ class GgufParser {
                            absl::StrCat("type ", array.type));
     }
     uint64_t count = 0;
-    PACELINE_RETURN_IF_ERROR(ReadCount(part, Left() / size, &count));
+    PACELINE_RETURN_IF_ERROR(Read(part, &count));
+    if (count > Left() / size) {  // Of what is left behind the count itself.
+      return file_.Damaged(part, absl::StrCat("at most ", Left() / size, " elements"),
+                           absl::StrCat(count));
+    }
     array.size = static_cast<int64_t>(count);
     if (array.type == kString) {
       PACELINE_RETURN_IF_ERROR(ReadStrings(part, count, &array.strings));

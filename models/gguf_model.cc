@@ -93,9 +93,6 @@ void RefuseUnsupported(const GgufFile& file, ConfigReader& reader) {
     const float factor = reader.Real(key, 1.0);
     reader.Refuse(key, factor != 0 && factor != 1 && !file.Has(reader.Full("rope.scaling.type")));
   }
-  for (const TensorView& tensor : file.tensors()) {
-    reader.Refuse("rope_freqs.weight", tensor.name == "rope_freqs.weight");
-  }
 }
 
 using Kind = TokenizerSpec::TokenKind;
@@ -172,7 +169,7 @@ class TensorChecker {
                          missing ? "none" : ShapeText(found->second->shape));
   }
 
-  // A bias, say, that would be left out of the computation.
+  // A bias or rope_freqs.weight, say, that would be left out of the computation.
   absl::Status ExpectNoOthers(const ModelConfig& config) const {
     for (const TensorView& tensor : file_.tensors()) {
       if (!by_name_.contains(tensor.name)) continue;

@@ -4,15 +4,12 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/baddbmm.h>
 #include <ATen/ops/bmm.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/linear.h>
-#include <ATen/ops/pow.h>
-#include <ATen/ops/rsqrt.h>
 #include <ATen/ops/silu.h>
 #include <ATen/ops/softmax.h>
-#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -40,7 +37,7 @@ int64_t RoundUp(int64_t value, int64_t multiple) {
 }
 
 at::Tensor RmsNorm(const at::Tensor& x, const at::Tensor& weight, float epsilon) {
-  return x * at::rsqrt(at::pow(x, 2).mean(-1, /*keepdim=*/true) + epsilon) * weight;
+  return x * (x * x).mean(-1, /*keepdim=*/true).add_(epsilon).rsqrt_() * weight;
 }
 
 // Consecutive rows of one segment, padded to a fixed width so that no shape tells how many are
@@ -53,7 +50,7 @@ struct Tile {
   at::Tensor sines;      // [W, 1, D]
   at::Tensor new_slots;  // [num_rows] int64: where the real rows' keys and values go
   at::Tensor key_slots;  // [S] int64: what is attended, the rows themselves included
-  at::Tensor mask;       // [W, S] 0 or -inf
+  at::Tensor mask;       // [N / G * W, S] 0 or -inf, the same for each head of a group
 };
 
 class ReferenceTransformer : public LanguageModel, private KvStorage {
@@ -109,21 +106,32 @@ class ReferenceTransformer : public LanguageModel, private KvStorage {
   std::vector<at::Tensor> keys_;    // per layer [slots, G, D], stored rotated
   std::vector<at::Tensor> values_;  // per layer [slots, G, D]
   at::Tensor cosines_;              // [context, 1, D]
-  at::Tensor sines_;                // [context, 1, D]
+  at::Tensor sines_;                // [context, 1, D], negative for a pair's first member
+  at::Tensor partners_;             // [D] int64: the other member of each place's pair
 };
 
-// Angle of pair i at position t: t * base^(-2i / D).
+// Angle of pair i at position t: t * base^(-2i / D). A pair (a, b) turns to (a cos - b sin, b cos +
+// a sin): x * cosines + partners(x) * sines, where partners are neighbours or lie in the other half
+// of the head, and the sine of a pair's first member is negative.
 void ReferenceTransformer::BuildRotation() {
-  const int64_t half = config_.head_dim / 2;
-  const at::Tensor exponents = at::arange(half, at::kDouble) * (-2.0 / config_.head_dim);
-  const at::Tensor frequencies = at::pow(static_cast<double>(config_.rope_base), exponents);
-  const at::Tensor positions = at::arange(config_.context_length, at::kDouble);
-  at::Tensor angles = positions.unsqueeze(1) * frequencies.unsqueeze(0);
-  // Both members of a pair turn by one angle: neighbours where pairs are interleaved, halves
-  // otherwise.
-  angles = config_.rope_interleaved ? angles.repeat_interleave(2, 1) : at::cat({angles, angles}, 1);
+  const int64_t dim = config_.head_dim;
+  std::vector<int64_t> partners;
+  std::vector<float> signs;
+  std::vector<double> frequencies;
+  for (int64_t i = 0; i < dim; ++i) {
+    const bool first = config_.rope_interleaved ? i % 2 == 0 : i < dim / 2;
+    const int64_t step = config_.rope_interleaved ? 1 : dim / 2;
+    const int64_t pair = config_.rope_interleaved ? i / 2 : i % (dim / 2);
+    partners.push_back(first ? i + step : i - step);
+    signs.push_back(first ? -1.0f : 1.0f);
+    frequencies.push_back(std::pow(config_.rope_base, -2.0 * static_cast<double>(pair) / dim));
+  }
+  const at::Tensor turns = at::from_blob(frequencies.data(), {1, dim}, at::kDouble);
+  const at::Tensor angles = at::arange(config_.context_length, at::kDouble).unsqueeze(1) * turns;
+  const at::Tensor sign_row = at::from_blob(signs.data(), {dim}, at::kFloat);
   cosines_ = angles.cos().to(at::kFloat).unsqueeze(1).to(device_);
-  sines_ = angles.sin().to(at::kFloat).unsqueeze(1).to(device_);
+  sines_ = (angles.sin().to(at::kFloat) * sign_row).unsqueeze(1).to(device_);
+  partners_ = Ids(std::move(partners));
 }
 
 absl::Status ReferenceTransformer::CheckSegment(const Segment& segment) const {
@@ -251,7 +259,9 @@ at::Tensor ReferenceTransformer::MakeMask(const Segment& segment, int32_t base, 
       row[base + seen] = 0.0f;
     }
   }
-  return at::from_blob(mask.data(), {width, num_keys}, at::kFloat).clone().to(device_);
+  return at::from_blob(mask.data(), {width, num_keys}, at::kFloat)
+      .repeat({config_.num_heads / config_.num_kv_heads, 1})
+      .to(device_);
 }
 
 void ReferenceTransformer::RunTile(const Tile& tile, int32_t num_layers, bool wants_all,
@@ -277,21 +287,14 @@ at::Tensor ReferenceTransformer::Layer(const at::Tensor& x, int32_t layer, const
   const at::Tensor normed = RmsNorm(attended, weights.feed_norm, config_.rms_norm_epsilon);
   const at::Tensor gate_up = at::linear(normed, weights.gate_up);
   const int64_t inner = config_.feed_forward_size;
-  const at::Tensor inside = at::silu(gate_up.narrow(1, 0, inner)) * gate_up.narrow(1, inner, inner);
+  const at::Tensor inside =
+      at::silu(gate_up.narrow(1, 0, inner)).mul_(gate_up.narrow(1, inner, inner));
   return attended + at::linear(inside, weights.down);
 }
 
-// x [W, heads, D] -> each pair (a, b) turned to (a cos - b sin, b cos + a sin).
+// x [W, heads, D], each head turned by its row's position.
 at::Tensor ReferenceTransformer::Rotate(const at::Tensor& x, const Tile& tile) const {
-  at::Tensor turned;  // (-b, a)
-  if (config_.rope_interleaved) {
-    const at::Tensor pairs = x.unflatten(-1, {config_.head_dim / 2, 2});
-    turned = at::stack({-pairs.select(-1, 1), pairs.select(-1, 0)}, -1).flatten(-2);
-  } else {
-    const int64_t half = config_.head_dim / 2;
-    turned = at::cat({-x.narrow(-1, half, half), x.narrow(-1, 0, half)}, -1);
-  }
-  return x * tile.cosines + turned * tile.sines;
+  return (x * tile.cosines).add_(x.index_select(-1, partners_).mul_(tile.sines));
 }
 
 at::Tensor ReferenceTransformer::Attention(const at::Tensor& x, int32_t layer, const Tile& tile) {
@@ -316,12 +319,10 @@ at::Tensor ReferenceTransformer::Attention(const at::Tensor& x, int32_t layer, c
                                  .view({width, groups, heads / groups, dim})
                                  .permute({1, 2, 0, 3})
                                  .reshape({groups, heads / groups * width, dim});
+  const double scale = 1.0 / std::sqrt(static_cast<double>(dim));
   const at::Tensor scores =
-      at::bmm(queries, keys.permute({1, 2, 0})) / std::sqrt(static_cast<double>(dim));
-  const at::Tensor weighted =
-      at::softmax(scores.view({groups, heads / groups, width, -1}) + tile.mask, -1)
-          .view({groups, heads / groups * width, -1});
-  const at::Tensor mixed = at::bmm(weighted, values.permute({1, 0, 2}))
+      at::baddbmm(tile.mask, queries, keys.permute({1, 2, 0}), /*beta=*/1, /*alpha=*/scale);
+  const at::Tensor mixed = at::bmm(at::softmax(scores, -1), values.permute({1, 0, 2}))
                                .view({groups, heads / groups, width, dim})
                                .permute({2, 0, 1, 3})
                                .reshape({width, heads * dim});

@@ -14,7 +14,8 @@ namespace paceline {
 //
 // `out` appears whole or not at all: it is written beside its place and renamed. An existing file
 // is replaced. Errors: those of OpenModel; kInvalidArgument if num_layers is not in [1, layers of
-// the model], both paths are one file or `out` is no file; what the system says where writing fails.
+// the model], both paths are one file or `out` is no file; what the system says where writing
+// fails.
 absl::Status SliceModel(const std::string& in, const std::string& out, int32_t num_layers);
 
 }  // namespace paceline

@@ -1,5 +1,6 @@
 #include "models/tokenizer.h"
 
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <utility>
@@ -219,6 +220,12 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Create(TokenizerSpec spec)
   PACELINE_RETURN_IF_ERROR(state->AddMerges());
   state->FindEndIds();
   return std::unique_ptr<Tokenizer>(new Tokenizer(std::move(state)));
+}
+
+bool Tokenizer::CanSpell(std::string_view text) const {
+  return std::all_of(text.begin(), text.end(), [&](char byte) {
+    return state_->byte_ids[static_cast<uint8_t>(byte)] >= 0;
+  });
 }
 
 absl::StatusOr<std::vector<int32_t>> Tokenizer::Encode(std::string_view text,

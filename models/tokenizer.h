@@ -57,6 +57,9 @@ class Tokenizer {
   // kInvalidArgument if the pattern's match limit is reached.
   absl::StatusOr<std::vector<int32_t>> Encode(std::string_view text, Specials specials) const;
 
+  // False if `text` has a byte that Encode leaves out: users should be told.
+  bool CanSpell(std::string_view text) const;
+
   // `ids` with the begin token in front where the file asks for one and it is not there already.
   std::vector<int32_t> AddBos(std::vector<int32_t> ids) const;
 

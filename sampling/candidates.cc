@@ -71,7 +71,10 @@ void Candidates<Real>::ForgetSums() {
 
 template <typename Real>
 void Candidates<Real>::SetLogit(int32_t id, Real logit) {
-  dense_[id] = logit;
+  // A masked token stays masked, and an edit beyond the range of Real stops at its end: extreme but
+  // valid biases and penalties must give no NaN.
+  if (!(dense_[id] > kMasked<Real>)) return;
+  dense_[id] = std::min(logit, std::numeric_limits<Real>::max());
   ForgetSums();
 }
 

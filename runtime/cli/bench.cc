@@ -54,6 +54,8 @@ class BenchRun {
   // Runs until done or Ctrl-C, then prints what is complete.
   absl::Status Run();
 
+  bool CutShort() const { return samples_.size() < chosen_.size() * static_cast<size_t>(runs_); }
+
  private:
   absl::StatusOr<GenerationResult> Decode(size_t prompt, DraftKind draft, int32_t max_tokens);
   absl::Status Measure();
@@ -146,9 +148,9 @@ int RunBench(BenchOptions options) {
   absl::StatusOr<Workload> work = Prepare(options.generate);
   if (!work.ok()) return ReportStatus(work.status());
   BenchRun bench(*std::move(work), options);
-  const InterruptScope scope;
+  CatchInterrupts();
   const int code = ReportStatus(bench.Run());
-  return Interrupted() ? kExitInterrupted : code;
+  return Interrupted() && bench.CutShort() ? kExitInterrupted : code;
 }
 
 }  // namespace paceline::cli

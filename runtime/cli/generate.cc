@@ -56,6 +56,12 @@ class GenerateRun {
   // The first failure of a request, of the trace or of standard output. Prints the summary.
   absl::Status Run();
 
+  // Whether an answer is missing or ends before its end.
+  bool CutShort() const {
+    return summary_.num_answers < static_cast<int64_t>(work_.requests.size()) ||
+           summary_.endings.contains(std::string(FinishReasonName(FinishReason::kInterrupted)));
+  }
+
  private:
   bool Streams() const { return !work_.options.json && work_.options.parallel == 1; }
   bool Stopped() const { return Interrupted() || !out_.usable(); }
@@ -156,9 +162,9 @@ int RunGenerate(GenerateOptions options) {
   if (!work.ok()) return ReportStatus(work.status());
   GenerateRun run(*std::move(work));
   if (const absl::Status trace = run.OpenTrace(); !trace.ok()) return ReportStatus(trace);
-  const InterruptScope scope;
+  CatchInterrupts();
   const int code = ReportStatus(run.Run());
-  return Interrupted() ? kExitInterrupted : code;
+  return Interrupted() && run.CutShort() ? kExitInterrupted : code;
 }
 
 }  // namespace paceline::cli

@@ -15,19 +15,16 @@ extern "C" void HandleInterrupt(int) {
   if (g_interrupted.exchange(true)) _exit(kExitInterrupted);
 }
 
-void Handle(void (*handler)(int)) {
+}  // namespace
+
+void CatchInterrupts() {
   struct sigaction action = {};
-  action.sa_handler = handler;
+  action.sa_handler = HandleInterrupt;
   sigemptyset(&action.sa_mask);
   action.sa_flags = SA_RESTART;
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
 }
-
-}  // namespace
-
-InterruptScope::InterruptScope() { Handle(HandleInterrupt); }
-InterruptScope::~InterruptScope() { Handle(SIG_DFL); }
 
 bool Interrupted() { return g_interrupted; }
 

@@ -3,14 +3,8 @@
 
 namespace paceline::cli {
 
-// While it lives, SIGINT and SIGTERM set a flag. One at a time.
-class InterruptScope {
- public:
-  InterruptScope();
-  ~InterruptScope();
-  InterruptScope(const InterruptScope&) = delete;
-  InterruptScope& operator=(const InterruptScope&) = delete;
-};
+// From now on SIGINT and SIGTERM set a flag.
+void CatchInterrupts();
 
 // Whether one of the two signals came.
 bool Interrupted();

@@ -99,7 +99,7 @@ absl::Status Resolve(GenerateOptions& options) {
 
 absl::Status NamingOptions(const absl::Status& status) {
   constexpr absl::string_view kNames[][2] = {
-      {"context_length", "--context"},
+      {"context", "--context"},
       {"device", "--device"},
       {"draft", "--draft"},
       {"draft model", "--draft-model"},

@@ -1,6 +1,8 @@
 // The command line as its user meets it, with a tiny model: output, files, signals, exit codes.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -16,25 +18,27 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 TEST(CliGenerateTest, WhatTheEngineRefusesIsNamed) {
-  ExpectRefused(Run(Generate({"-p", "a", "-q", "--stop", ""})), "--stop");
-  ExpectRefused(Run(Generate({"-p", "a", "-q", "--trace", "/nowhere/trace"})), "--trace");
-  ExpectRefused(Run(Generate({"-p", "a", "-q", "--verify", "greedy"})), "--verify");
-  ExpectRefused(Run(Generate({"-p", "a", "-q", "--device", "abacus"})), "--device");
-  ExpectRefused(Run(Generate({"-p", "a", "-q", "--prompt-ids", "999"})), "--prompt");
-  ExpectRefused(Run(Generate({"-q", "--prompt-ids", "999"})), "--prompt-ids");
+  ExpectRefused(RunCli(Generate({"-p", "a", "-q", "--stop", ""})), "--stop");
+  ExpectRefused(RunCli(Generate({"-p", "a", "-q", "--trace", "/nowhere/trace"})), "--trace");
+  ExpectRefused(RunCli(Generate({"-p", "a", "-q", "--verify", "greedy"})), "--verify");
+  ExpectRefused(RunCli(Generate({"-p", "a", "-q", "-c", "9999"})), "--context");
+  ExpectRefused(RunCli(Generate({"-p", "a", "-q", "--device", "abacus"})), "--device");
+  ExpectRefused(RunCli(Generate({"-q", "--prompt-ids", "999"})), "--prompt-ids");
 }
 
 TEST(CliGenerateTest, SameSeedSameText) {
-  const ProcessResult first = Run(Generate({"-p", "hello there"}));
+  const ProcessResult first = RunCli(Generate({"-p", "hello there"}));
   ASSERT_EQ(first.code, 0) << first.error;
   EXPECT_THAT(first.error, AllOf(HasSubstr("seed           7"), HasSubstr("tokens/s")));
-  EXPECT_EQ(Run(Generate({"-p", "hello there"})).out, first.out);
+  EXPECT_EQ(RunCli(Generate({"-p", "hello there"})).out, first.out);
 }
 
-TEST(CliGenerateTest, QuietSaysNothing) { EXPECT_EQ(Run(Generate({"-p", "a", "-q"})).error, ""); }
+TEST(CliGenerateTest, QuietSaysNothing) {
+  EXPECT_EQ(RunCli(Generate({"-p", "a", "-q"})).error, "");
+}
 
 TEST(CliGenerateTest, JsonHasItsParts) {
-  const ProcessResult result = Run(Generate({"-p", "hello", "--json", "--logprobs", "2"}));
+  const ProcessResult result = RunCli(Generate({"-p", "hello", "--json", "--logprobs", "2"}));
   ASSERT_EQ(result.code, 0) << result.error;
   const json answer = json::parse(result.out);
   EXPECT_EQ(answer["model"], Model());
@@ -48,24 +52,25 @@ TEST(CliGenerateTest, JsonHasItsParts) {
 }
 
 TEST(CliGenerateTest, PromptComesFromStandardInput) {
-  const ProcessResult given = Run(Generate({"--prompt", "hello", "--json"}));
-  const ProcessResult read = Run(Generate({"--prompt", "-", "--json"}), "hello\n");
+  const ProcessResult given = RunCli(Generate({"--prompt", "hello", "--json"}));
+  const ProcessResult read = RunCli(Generate({"--prompt", "-", "--json"}), "hello\n");
   ASSERT_EQ(read.code, 0) << read.error;
   EXPECT_EQ(json::parse(read.out)["tokens"], json::parse(given.out)["tokens"]);
 }
 
 TEST(CliGenerateTest, EmptyPromptIsAPrompt) {
-  EXPECT_EQ(Run(Generate({"--prompt", ""})).code, 0);
-  EXPECT_EQ(Run(Generate({"--prompt=", "--json"})).code, 0);
-  EXPECT_EQ(Run(Generate({"--prompt", "", "--raw"})).code, 0);  // The begin token alone.
+  EXPECT_EQ(RunCli(Generate({"--prompt", ""})).code, 0);
+  EXPECT_EQ(RunCli(Generate({"--prompt=", "--json"})).code, 0);
+  // Without a template and a begin token there is nothing to continue.
+  ExpectRefused(RunCli(Generate({"--prompt", "", "--raw", "-q"})), "at least one token");
 }
 
 TEST(CliGenerateTest, PromptLongerThanTheContextIsRefused) {
-  ExpectRefused(Run(Generate({"-q", "-p", "hello there", "-c", "4"})), "context of 4");
+  ExpectRefused(RunCli(Generate({"-q", "-p", "hello there", "-c", "4"})), "context of 4");
 }
 
 TEST(CliGenerateTest, NoTokensIsAnEmptyAnswer) {
-  const ProcessResult result = Run({"generate", "-m", Model(), "-p", "a", "-n", "0", "--json"});
+  const ProcessResult result = RunCli({"generate", "-m", Model(), "-p", "a", "-n", "0", "--json"});
   ASSERT_EQ(result.code, 0) << result.error;
   EXPECT_TRUE(json::parse(result.out)["tokens"].empty());
 }
@@ -73,7 +78,7 @@ TEST(CliGenerateTest, NoTokensIsAnEmptyAnswer) {
 TEST(CliGenerateTest, TraceHasALineADecision) {
   const std::string path = TempPath("trace.jsonl");
   const ProcessResult result =
-      Run(Generate({"-p", "ab ab ab", "--json", "--temperature", "0", "--trace", path}));
+      RunCli(Generate({"-p", "ab ab ab", "--json", "--temperature", "0", "--trace", path}));
   ASSERT_EQ(result.code, 0) << result.error;
   const json answer = json::parse(result.out);
   std::ifstream in(path);
@@ -88,7 +93,7 @@ TEST(CliGenerateTest, TraceHasALineADecision) {
 
 TEST(CliGenerateTest, FullDiskIsReported) {
   if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full";
-  const ProcessResult result = Run(Generate({"-p", "a", "-q", "--trace", "/dev/full"}));
+  const ProcessResult result = RunCli(Generate({"-p", "a", "-q", "--trace", "/dev/full"}));
   EXPECT_EQ(result.code, 1);
   EXPECT_THAT(result.error, HasSubstr("--trace"));
 }
@@ -100,7 +105,7 @@ TEST(CliGenerateTest, PromptsFileGivesAnObjectALine) {
             "{\"turns\": [\"three\", \"four\"], \"question_id\": 81}\n");
   for (const char* parallel : {"1", "2"}) {
     const ProcessResult result =
-        Run(Generate({"--prompts", path, "--json", "--parallel", parallel}));
+        RunCli(Generate({"--prompts", path, "--json", "--parallel", parallel}));
     ASSERT_EQ(result.code, 0) << result.error;
     std::istringstream lines(result.out);
     std::vector<json> answers;
@@ -118,22 +123,27 @@ std::vector<std::string> LongRun(std::vector<std::string> more) {
   return arguments;
 }
 
+// A trace into a pipe that nobody drains stops the run in its middle, however fast it is.
 TEST(CliGenerateTest, InterruptEndsWithWhatThereIs) {
-  // The tiny model's context ends in under a second: a file of prompts keeps it busy.
-  const std::string path = TempPath("prompts.jsonl");
-  std::string lines;
-  for (int i = 0; i < 2000; ++i) lines += "\"hello\"\n";
-  WriteFile(path, lines);
-  Process process({"generate", "-m", Model(), "--prompts", path, "-n", "1000", "--ignore-eos",
-                   "--json", "--seed", "1", "-t", "1"});
-  process.AwaitOutput();
+  const std::string path = TempPath("trace");
+  unlink(path.c_str());
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  const int trace = open(path.c_str(), O_RDONLY | O_NONBLOCK);
+  ASSERT_GE(fcntl(trace, F_SETPIPE_SZ, 4096), 0);
+  Process process(LongRun({"--json", "--trace", path}));
+  pollfd started = {trace, POLLIN, 0};
+  ASSERT_EQ(poll(&started, 1, 60000), 1);
   process.Signal(SIGINT);
+  fcntl(trace, F_SETFL, 0);
+  char buffer[4096];
+  while (read(trace, buffer, sizeof(buffer)) > 0) continue;
+  close(trace);
   const ProcessResult result = process.Wait();
   EXPECT_EQ(result.code, 130) << result.error;
   EXPECT_THAT(result.error, HasSubstr("interrupted"));
-  EXPECT_THAT(result.out, HasSubstr(R"("finish_reason":"interrupted")"));
-  const size_t last = result.out.rfind('\n', result.out.size() - 2);
-  EXPECT_TRUE(json::accept(result.out.substr(last + 1)));
+  const json answer = json::parse(result.out);
+  EXPECT_EQ(answer["finish_reason"], "interrupted");
+  EXPECT_LT(answer["tokens"].size(), 200u);
 }
 
 TEST(CliGenerateTest, ClosedOutputEndsQuietly) {
@@ -146,22 +156,33 @@ TEST(CliGenerateTest, ClosedOutputEndsQuietly) {
 
 TEST(CliGenerateTest, SliceDraftsForItsModel) {
   const std::string path = TempPath("slice.gguf");
-  ASSERT_EQ(Run({"slice", "--layers", "2", Model(), path}).code, 0);
+  ASSERT_EQ(RunCli({"slice", "--layers", "2", Model(), path}).code, 0);
   const ProcessResult plain =
-      Run(Generate({"-p", "hello", "--json", "--temperature", "0", "--draft", "none"}));
+      RunCli(Generate({"-p", "hello", "--json", "--temperature", "0", "--draft", "none"}));
   const ProcessResult drafted =
-      Run(Generate({"-p", "hello", "--json", "--temperature", "0", "--draft-model", path}));
+      RunCli(Generate({"-p", "hello", "--json", "--temperature", "0", "--draft-model", path}));
   ASSERT_EQ(drafted.code, 0) << drafted.error;
   const json answer = json::parse(drafted.out);
   EXPECT_EQ(answer["tokens"], json::parse(plain.out)["tokens"]);
   EXPECT_EQ(answer["speculation"]["draft"], "model");
   EXPECT_GT(answer["speculation"]["num_draft_tokens"], 0);
-  ExpectRefused(Run({"slice", "--layers", "9", Model(), path}), "layers");
+  ExpectRefused(RunCli({"slice", "--layers", "9", Model(), path}), "layers");
+}
+
+TEST(CliGenerateTest, DraftWithAnotherVocabularyIsRefused) {
+  std::ifstream in(Model(), std::ios::binary);
+  std::string bytes(std::istreambuf_iterator<char>(in), {});
+  const size_t token = bytes.find("<|eos|>");
+  ASSERT_NE(token, std::string::npos);
+  bytes[token + 2] = 'x';
+  const std::string path = TempPath("other.gguf");
+  WriteFile(path, bytes);
+  ExpectRefused(RunCli(Generate({"-q", "-p", "a", "--draft-model", path})), "--draft-model");
 }
 
 TEST(CliGenerateTest, ShowDraftsColoursTokens) {
   const ProcessResult result =
-      Run(Generate({"-p", "hello", "--draft", "early-exit", "--show-drafts"}));
+      RunCli(Generate({"-p", "hello", "--draft", "early-exit", "--show-drafts"}));
   ASSERT_EQ(result.code, 0) << result.error;
   EXPECT_THAT(result.out, HasSubstr("\033["));
   EXPECT_THAT(result.error, HasSubstr("accepted draft"));
@@ -173,12 +194,12 @@ TEST(CliGenerateTest, BenchComparesBothWays) {
   const std::vector<std::string> arguments = {"bench",  "-m", Model(), "--prompts", path,
                                               "--runs", "2",  "-n",    "8",         "--temperature",
                                               "0",      "-q"};
-  const ProcessResult text = Run(arguments);
+  const ProcessResult text = RunCli(arguments);
   ASSERT_EQ(text.code, 0) << text.error;
   EXPECT_THAT(text.out, AllOf(HasSubstr("identical output"), HasSubstr("speed-up")));
   std::vector<std::string> with_json = arguments;
   with_json.push_back("--json");
-  const json report = json::parse(Run(with_json).out);
+  const json report = json::parse(RunCli(with_json).out);
   EXPECT_EQ(report["groups"].back()["name"], "all");
   EXPECT_EQ(report["groups"].back()["num_prompts"], 2);
   EXPECT_EQ(report["groups"].back()["num_differing"], 0);

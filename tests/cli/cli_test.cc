@@ -15,22 +15,22 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 TEST(CliTest, HelpIsPrintedWithoutArguments) {
-  const ProcessResult result = Run({});
+  const ProcessResult result = RunCli({});
   EXPECT_EQ(result.code, 0);
   EXPECT_THAT(result.out, AllOf(HasSubstr("generate"), HasSubstr("bench"), HasSubstr("slice")));
-  EXPECT_EQ(Run({"--help"}).out, result.out);
+  EXPECT_EQ(RunCli({"--help"}).out, result.out);
 }
 
 TEST(CliTest, EveryCommandHasHelp) {
   for (const char* command : {"generate", "bench", "inspect", "tokenize", "slice"}) {
-    const ProcessResult result = Run({command, "--help"});
+    const ProcessResult result = RunCli({command, "--help"});
     EXPECT_EQ(result.code, 0) << command;
     EXPECT_THAT(result.out, HasSubstr(std::string("Usage: paceline ") + command));
   }
-  EXPECT_THAT(Run({"generate", "--help"}).out, HasSubstr("--draft none"));
+  EXPECT_THAT(RunCli({"generate", "--help"}).out, HasSubstr("--draft none"));
 }
 
-TEST(CliTest, VersionIsPrinted) { EXPECT_THAT(Run({"--version"}).out, StartsWith("paceline ")); }
+TEST(CliTest, VersionIsPrinted) { EXPECT_THAT(RunCli({"--version"}).out, StartsWith("paceline ")); }
 
 TEST(CliTest, WrongOptionsAreNamed) {
   const std::vector<std::vector<std::string>> cases = {
@@ -66,35 +66,35 @@ TEST(CliTest, WrongOptionsAreNamed) {
     // Later options replace nothing: those of Generate() would be given twice.
     options.insert(options.begin(), {"generate", "-m", Model()});
     SCOPED_TRACE(name + " " + options[4]);
-    ExpectRefused(Run(options), name);
+    ExpectRefused(RunCli(options), name);
   }
 }
 
 TEST(CliTest, ContradictionsAreRefused) {
-  ExpectRefused(Run(Generate({})), "--prompt");
-  ExpectRefused(Run(Generate({"-p", "a", "--prompt-ids", "1"})), "--prompt");
-  ExpectRefused(Run(Generate({"-p", "a", "--chat", "--raw"})), "--chat");
-  ExpectRefused(Run(Generate({"-p", "a", "--raw", "--system", "b"})), "--system");
-  ExpectRefused(Run(Generate({"-p", "a", "--json", "--show-drafts"})), "--show-drafts");
-  ExpectRefused(Run(Generate({"-p", "a", "--draft", "model"})), "--draft-model");
-  ExpectRefused(Run({"generate", "-p", "a"}), "PACELINE_MODEL");
+  ExpectRefused(RunCli(Generate({})), "--prompt");
+  ExpectRefused(RunCli(Generate({"-p", "a", "--prompt-ids", "1"})), "--prompt");
+  ExpectRefused(RunCli(Generate({"-p", "a", "--chat", "--raw"})), "--chat");
+  ExpectRefused(RunCli(Generate({"-p", "a", "--raw", "--system", "b"})), "--system");
+  ExpectRefused(RunCli(Generate({"-p", "a", "--json", "--show-drafts"})), "--show-drafts");
+  ExpectRefused(RunCli(Generate({"-p", "a", "--draft", "model"})), "--draft-model");
+  ExpectRefused(RunCli({"generate", "-p", "a"}), "PACELINE_MODEL");
 }
 
 TEST(CliTest, DamagedModelIsOneLine) {
   const std::string path = TempPath("broken.gguf");
   std::string bytes(1000, 'x');
   WriteFile(path, bytes);
-  ExpectRefused(Run({"inspect", path}), path);
-  ExpectRefused(Run({"generate", "-m", path, "-p", "a"}), path);
-  ExpectRefused(Run({"inspect", "/nowhere.gguf"}), "/nowhere.gguf");
+  ExpectRefused(RunCli({"inspect", path}), path);
+  ExpectRefused(RunCli({"generate", "-m", path, "-p", "a"}), path);
+  ExpectRefused(RunCli({"inspect", "/nowhere.gguf"}), "/nowhere.gguf");
   std::ifstream whole(Model(), std::ios::binary);
   bytes.assign(std::istreambuf_iterator<char>(whole), {});
   WriteFile(path, bytes.substr(0, bytes.size() / 2));
-  ExpectRefused(Run({"inspect", path}), path);
+  ExpectRefused(RunCli({"inspect", path}), path);
 }
 
 TEST(CliTest, RefusalWithJsonLeavesOutputEmpty) {
-  ExpectRefused(Run(Generate({"-p", "a", "--json", "--top-p", "2"})), "--top-p");
+  ExpectRefused(RunCli(Generate({"-p", "a", "--json", "--top-p", "2"})), "--top-p");
 }
 
 TEST(CliTest, MalformedPromptLinesAreNamed) {
@@ -102,25 +102,25 @@ TEST(CliTest, MalformedPromptLinesAreNamed) {
   for (const char* line : {"{\"prompt\": 3}", "{", "[]", "{\"turns\": []}", "null", "plain"}) {
     WriteFile(path, std::string("\"fine\"\n") + line + "\n");
     SCOPED_TRACE(line);
-    ExpectRefused(Run(Generate({"--prompts", path})), path + ":2");
+    ExpectRefused(RunCli(Generate({"--prompts", path})), path + ":2");
   }
   WriteFile(path, "");
-  ExpectRefused(Run(Generate({"--prompts", path})), "--prompts");
-  ExpectRefused(Run(Generate({"--prompts", "/nowhere.jsonl"})), "/nowhere.jsonl");
+  ExpectRefused(RunCli(Generate({"--prompts", path})), "--prompts");
+  ExpectRefused(RunCli(Generate({"--prompts", "/nowhere.jsonl"})), "/nowhere.jsonl");
 }
 
 TEST(CliTest, InspectAndTokenize) {
-  const ProcessResult inspected = Run({"inspect", Model(), "--json"});
+  const ProcessResult inspected = RunCli({"inspect", Model(), "--json"});
   ASSERT_EQ(inspected.code, 0) << inspected.error;
   const json model = json::parse(inspected.out);
   EXPECT_EQ(model["architecture"], "llama");
   EXPECT_EQ(model["num_layers"], 3);
   EXPECT_EQ(model["tokenizer"]["num_tokens"], 320);
-  EXPECT_THAT(Run({"inspect", Model()}).out, HasSubstr("chat template"));
+  EXPECT_THAT(RunCli({"inspect", Model()}).out, HasSubstr("chat template"));
 
-  const ProcessResult ids = Run({"tokenize", "-m", Model(), "--ids", "hello"});
+  const ProcessResult ids = RunCli({"tokenize", "-m", Model(), "--ids", "hello"});
   ASSERT_EQ(ids.code, 0) << ids.error;
-  const json tokens = json::parse(Run({"tokenize", "-m", Model(), "--json", "-"}, "hello").out);
+  const json tokens = json::parse(RunCli({"tokenize", "-m", Model(), "--json", "-"}, "hello").out);
   EXPECT_EQ(json::parse("[" + ids.out + "]"), tokens["ids"]);
 }
 

@@ -95,7 +95,7 @@ class Process {
   ProcessResult result_;
 };
 
-inline ProcessResult Run(std::vector<std::string> arguments, const std::string& input = "") {
+inline ProcessResult RunCli(std::vector<std::string> arguments, const std::string& input = "") {
   return Process(std::move(arguments), input).Wait();
 }
 

@@ -12,10 +12,10 @@
 namespace paceline {
 namespace {
 
+using ::testing::HasSubstr;
 using testing::IsOk;
 using testing::IsOkAndHolds;
 using testing::StatusIs;
-using ::testing::HasSubstr;
 
 constexpr BlockType kAllTypes[] = {BlockType::kF32,  BlockType::kF16,  BlockType::kBF16,
                                    BlockType::kQ4_0, BlockType::kQ4_1, BlockType::kQ8_0};

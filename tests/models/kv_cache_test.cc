@@ -1,10 +1,12 @@
 #include "models/kv_cache.h"
 
-#include <algorithm>
+#include <limits>
 #include <map>
 #include <random>
 #include <set>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/support/status_matchers.h"
@@ -12,12 +14,12 @@
 namespace paceline {
 namespace {
 
-using testing::IsOk;
-using testing::IsOkAndHolds;
-using testing::StatusIs;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using testing::IsOk;
+using testing::IsOkAndHolds;
+using testing::StatusIs;
 
 constexpr auto kInvalidArgument = absl::StatusCode::kInvalidArgument;
 constexpr auto kResourceExhausted = absl::StatusCode::kResourceExhausted;
@@ -153,8 +155,7 @@ TEST_F(KvCacheTest, CompactKeepsThePath) {
   EXPECT_EQ(cache_.Length(sequence), 17);
   EXPECT_EQ(storage_.num_copies, 2);
   const auto entries = Entries(sequence);
-  EXPECT_THAT((std::vector<int>(entries.begin() + 13, entries.end())),
-              ElementsAre(13, 14, 16, 19));
+  EXPECT_THAT((std::vector<int>(entries.begin() + 13, entries.end())), ElementsAre(13, 14, 16, 19));
 }
 
 TEST_F(KvCacheTest, CompactOfNothingIsTruncation) {

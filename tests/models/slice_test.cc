@@ -4,9 +4,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
+#include <limits>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "models/gguf.h"
@@ -21,12 +25,12 @@ namespace {
 
 using testing::DataPath;
 using testing::GgufBuilder;
+using ::testing::HasSubstr;
 using testing::IsOk;
 using testing::ReadFile;
 using testing::StatusIs;
 using testing::TempFolder;
 using testing::TinyLlama;
-using ::testing::HasSubstr;
 namespace gguf = testing::gguf;
 
 constexpr auto kInvalidArgument = absl::StatusCode::kInvalidArgument;

@@ -176,6 +176,8 @@ TEST(TokenizerTest, BytesWithoutATokenBecomeTheUnknownTokenOrNothing) {
   TokenizerSpec spec = ByteSpec();
   spec.tokens[0x04] = "unreachable\xC3\x97";
   EXPECT_THAT(Make(spec)->Encode("a\x04z", Specials::kPlainText), IsOkAndHolds(Ids{'a', 'z'}));
+  EXPECT_FALSE(Make(spec)->CanSpell("a\x04z"));
+  EXPECT_TRUE(Make(spec)->CanSpell("az"));
   spec.unknown_id = AddToken(spec, "<unk>", Kind::kUnknown);
   EXPECT_THAT(Make(spec)->Encode("a\x04z", Specials::kPlainText), IsOkAndHolds(Ids{'a', 256, 'z'}));
   spec.kinds[256] = Kind::kControl;

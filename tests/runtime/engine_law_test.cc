@@ -10,6 +10,7 @@
 #include "tests/support/chi_square.h"
 #include "tests/support/draft_fixture.h"
 #include "tests/support/engine_fixture.h"
+#include "tests/support/monte_carlo.h"
 
 namespace paceline {
 namespace {
@@ -32,7 +33,8 @@ using testing::With;
 
 constexpr int32_t kVocab = 4;
 constexpr int32_t kOutput = 3;
-constexpr int32_t kStreams = 20000;
+constexpr int32_t kStreams = testing::NumStreams(20000);
+constexpr int32_t kRounds = testing::NumStreams(50000);  // Of single tokens.
 constexpr double kFalseAlarm = 1e-4;
 const std::vector<int32_t> kPrompt = {1, 3};
 
@@ -159,7 +161,6 @@ struct FirstTokens {
 
 FirstTokens RunOneTokenRounds(const std::vector<double>& target,
                               const std::function<std::unique_ptr<Drafter>()>& make_drafter) {
-  constexpr int32_t kRounds = 50000;
   TestEngine vocabulary({.target = SameRow({0}), .vocab_size = 3});
   TableModel model(static_cast<int32_t>(target.size()), 64, SameRow(LogitsOf(target)));
   Vocabulary view = vocabulary.vocabulary();
@@ -185,10 +186,10 @@ TEST(EngineLawTest, DraftWithItsOwnFilterLeavesTheTargetsLaw) {
   const FirstTokens first = RunOneTokenRounds({0.5, 0.3, 0.2}, [&] {
     return std::make_unique<ModelDrafter>(&draft, MakePipeline(options, 3), std::vector<int32_t>{});
   });
-  EXPECT_NEAR(first.shares[0], 0.5, 0.007);
-  EXPECT_NEAR(first.shares[1], 0.3, 0.007);
-  EXPECT_NEAR(first.shares[2], 0.2, 0.007);
-  EXPECT_NEAR(first.acceptance, 0.8, 0.007);
+  EXPECT_NEAR(first.shares[0], 0.5, testing::ShareTolerance(0.5, kRounds));
+  EXPECT_NEAR(first.shares[1], 0.3, testing::ShareTolerance(0.3, kRounds));
+  EXPECT_NEAR(first.shares[2], 0.2, testing::ShareTolerance(0.2, kRounds));
+  EXPECT_NEAR(first.acceptance, 0.8, testing::ShareTolerance(0.8, kRounds));
 }
 
 // BR-02: a token picked by argmax is a one-hot proposal.
@@ -199,8 +200,8 @@ TEST(EngineLawTest, ArgmaxDraftUnderASampledTarget) {
   const FirstTokens first = RunOneTokenRounds({0.6, 0.4}, [&] {
     return std::make_unique<ModelDrafter>(&draft, MakePipeline(options, 2), std::vector<int32_t>{});
   });
-  EXPECT_NEAR(first.shares[0], 0.6, 0.007);
-  EXPECT_NEAR(first.acceptance, 0.6, 0.007);
+  EXPECT_NEAR(first.shares[0], 0.6, testing::ShareTolerance(0.6, kRounds));
+  EXPECT_NEAR(first.acceptance, 0.6, testing::ShareTolerance(0.6, kRounds));
 }
 
 // A draft that is refused for its length would favour the draws that are long.
@@ -213,7 +214,6 @@ TEST(EngineLawTest, DraftMinNeverDropsWhatWasDrawn) {
   request.speculation.num_draft_tokens = 3;
   request.speculation.draft_min = 2;
   double zeros = 0;
-  constexpr int32_t kRounds = 50000;
   int64_t short_drafts = 0;
   for (uint32_t stream = 0; stream < kRounds; ++stream) {
     auto drafter =
@@ -223,7 +223,7 @@ TEST(EngineLawTest, DraftMinNeverDropsWhatWasDrawn) {
     zeros += choice.tokens.front() == 0;
     short_drafts += choice.telemetry.drafted_at.size() == 1;
   }
-  EXPECT_NEAR(zeros / kRounds, 0.2, 0.007);
+  EXPECT_NEAR(zeros / kRounds, 0.2, testing::ShareTolerance(0.2, kRounds));
   EXPECT_GT(short_drafts, kRounds / 4);
 }
 

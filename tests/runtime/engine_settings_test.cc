@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "tests/support/engine_fixture.h"
+#include "tests/support/monte_carlo.h"
 
 namespace paceline {
 namespace {
@@ -97,15 +98,17 @@ TEST(EngineSettingsTest, AFilteredTokenIsNeverAccepted) {
   TestEngine engine({.target = SameRow(row), .vocab_size = 4});
   TableModel model(4, 64, SameRow(row));
   std::vector<int64_t> counts(4, 0);
-  constexpr int32_t kStreams = 30000;
+  constexpr int32_t kStreams = testing::NumStreams(30000);
   for (int32_t stream = 0; stream < kStreams; ++stream) {
     const Choice choice =
         RunRounds(model, engine.vocabulary(), request, AlwaysPicks({2}), {}, stream);
     EXPECT_EQ(choice.telemetry.num_accepted_tokens, 0);
     for (int32_t token : choice.tokens) ++counts[token];
   }
-  EXPECT_NEAR(counts[0] / (3.0 * kStreams), 0.667, 0.006);
-  EXPECT_NEAR(counts[1] / (3.0 * kStreams), 0.333, 0.006);
+  EXPECT_NEAR(counts[0] / (3.0 * kStreams), 2.0 / 3,
+              testing::ShareTolerance(2.0 / 3, 3.0 * kStreams));
+  EXPECT_NEAR(counts[1] / (3.0 * kStreams), 1.0 / 3,
+              testing::ShareTolerance(1.0 / 3, 3.0 * kStreams));
   EXPECT_EQ(counts[2] + counts[3], 0);
 }
 

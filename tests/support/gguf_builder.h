@@ -77,10 +77,10 @@ struct GgufBuilder {
 
   std::string magic = "GGUF";
   uint32_t version = 3;
-  uint64_t alignment = 32;                  // Of the data; the key is an entry like any other.
-  std::optional<uint64_t> num_tensors;      // Else the true number.
-  std::optional<uint64_t> num_entries;      // Else the true number.
-  std::optional<uint32_t> num_dimensions;   // Of every tensor; else the true number.
+  uint64_t alignment = 32;                 // Of the data; the key is an entry like any other.
+  std::optional<uint64_t> num_tensors;     // Else the true number.
+  std::optional<uint64_t> num_entries;     // Else the true number.
+  std::optional<uint32_t> num_dimensions;  // Of every tensor; else the true number.
   std::vector<std::pair<std::string, std::string>> entries;  // Key; type and value.
   std::vector<TensorInfo> tensors;
 
@@ -130,8 +130,8 @@ struct GgufBuilder {
     uint64_t offset = 0;
     for (const TensorInfo& tensor : tensors) {
       head += gguf::RawText(tensor.name);
-      head += Raw<uint32_t>(
-          num_dimensions.value_or(static_cast<uint32_t>(tensor.dimensions.size())));
+      head +=
+          Raw<uint32_t>(num_dimensions.value_or(static_cast<uint32_t>(tensor.dimensions.size())));
       for (uint64_t size : tensor.dimensions) head += Raw(size);
       head += Raw(tensor.type) + Raw<uint64_t>(tensor.offset.value_or(offset));
       offset += Padded(tensor.data.size());

@@ -1,0 +1,236 @@
+#include "sampling/candidates.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/philox.h"
+#include "tests/support/status_matchers.h"
+
+namespace paceline {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::IsOk;
+using ::testing::StartsWith;
+using testing::StatusIs;
+
+constexpr float kMasked = -std::numeric_limits<float>::infinity();
+constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+
+using Ranking = std::vector<std::pair<int32_t, double>>;
+
+// Values in steps of 1/8, so that many tie; every fifth is masked.
+template <typename Real>
+std::vector<Real> TiedLogits(int32_t vocab_size, uint64_t seed) {
+  std::vector<Real> logits;
+  for (int32_t id = 0; id < vocab_size; ++id) {
+    const double u = TokenUniform({seed, 0}, {}, static_cast<uint32_t>(id));
+    const bool masked = u < 0.2 && vocab_size > 1;
+    logits.push_back(masked ? -std::numeric_limits<Real>::infinity()
+                            : static_cast<Real>(std::floor(u * 100) / 8));
+  }
+  return logits;
+}
+
+template <typename Real>
+Ranking FullSort(const std::vector<Real>& logits) {
+  Ranking ranking;
+  for (size_t id = 0; id < logits.size(); ++id) {
+    if (logits[id] > -std::numeric_limits<Real>::infinity()) ranking.emplace_back(id, logits[id]);
+  }
+  std::sort(ranking.begin(), ranking.end(), [](const auto& a, const auto& b) {
+    return a.second > b.second || (a.second == b.second && a.first < b.first);
+  });
+  return ranking;
+}
+
+template <typename Entry>
+Ranking Copy(std::span<const Entry> entries) {
+  Ranking ranking;
+  for (const Entry& entry : entries) ranking.emplace_back(entry.id, entry.logit);
+  return ranking;
+}
+
+Ranking First(const Ranking& ranking, int64_t count) {
+  return {ranking.begin(), ranking.begin() + std::min<int64_t>(count, ranking.size())};
+}
+
+template <typename Entry>
+std::vector<int32_t> SortedIds(std::span<const Entry> entries) {
+  std::vector<int32_t> ids;
+  for (const Entry& entry : entries) ids.push_back(entry.id);
+  std::sort(ids.begin(), ids.end());
+  return ids;
+}
+
+template <typename Real>
+Candidates<Real> Assigned(const std::vector<Real>& logits) {
+  Candidates<Real> candidates;
+  EXPECT_THAT(candidates.Assign(std::span<const Real>(logits), static_cast<int32_t>(logits.size())),
+              IsOk());
+  return candidates;
+}
+
+template <typename Real>
+class CandidatesTest : public ::testing::Test {};
+using Reals = ::testing::Types<float, double>;
+TYPED_TEST_SUITE(CandidatesTest, Reals);
+
+TYPED_TEST(CandidatesTest, RankedAgreesWithAFullSort) {
+  for (int32_t vocab_size : {1, 3, 111, 49152}) {
+    for (uint64_t seed : {1, 2, 3}) {
+      SCOPED_TRACE("V " + std::to_string(vocab_size) + ", seed " + std::to_string(seed));
+      const auto logits = TiedLogits<TypeParam>(vocab_size, seed);
+      const Ranking sorted = FullSort(logits);
+      for (int64_t count : {int64_t{1}, int64_t{2}, int64_t{64}, int64_t{65}, int64_t{1000},
+                            int64_t{vocab_size}, int64_t{vocab_size} + 5}) {
+        auto candidates = Assigned(logits);
+        EXPECT_EQ(Copy(candidates.Ranked(count)), First(sorted, count)) << "count " << count;
+      }
+    }
+  }
+}
+
+TYPED_TEST(CandidatesTest, RankedPartGrows) {
+  const auto logits = TiedLogits<TypeParam>(49152, 4);
+  const Ranking sorted = FullSort(logits);
+  auto candidates = Assigned(logits);
+  for (int64_t count : {1, 3, 64, 70, 128, 129, 5000, 49152}) {
+    EXPECT_EQ(Copy(candidates.Ranked(count)), First(sorted, count)) << "seed 4, count " << count;
+  }
+}
+
+TYPED_TEST(CandidatesTest, KeepRankedKeepsTheFirst) {
+  for (int32_t vocab_size : {1, 3, 111, 49152}) {
+    const auto logits = TiedLogits<TypeParam>(vocab_size, 5);
+    const Ranking sorted = FullSort(logits);
+    for (int64_t count : {1, 2, 40, 100, 60000}) {
+      auto candidates = Assigned(logits);
+      candidates.KeepRanked(count);
+      const Ranking expected = First(sorted, count);
+      EXPECT_EQ(candidates.NumSurvivors(), static_cast<int64_t>(expected.size()));
+      EXPECT_EQ(Copy(candidates.Ranked(vocab_size)), expected)
+          << "seed 5, V " << vocab_size << ", count " << count;
+    }
+  }
+}
+
+// Filtered or not, ranked or not, the same tokens stay.
+TYPED_TEST(CandidatesTest, KeepAtLeastKeepsTheThreshold) {
+  for (int32_t vocab_size : {3, 111, 49152}) {
+    const auto logits = TiedLogits<TypeParam>(vocab_size, 6);
+    const Ranking sorted = FullSort(logits);
+    for (TypeParam threshold : {TypeParam{-1}, TypeParam{5}, TypeParam{12}, TypeParam{99}}) {
+      for (int64_t min_keep : {1, 3, 200}) {
+        const int64_t above = std::count_if(sorted.begin(), sorted.end(), [&](const auto& entry) {
+          return entry.second >= threshold;
+        });
+        const Ranking expected = First(sorted, std::max(above, min_keep));
+        for (int64_t ranked_before : {-1, 0, 1, 64, 500}) {
+          auto candidates = Assigned(logits);
+          if (ranked_before >= 0) candidates.Ranked(ranked_before);
+          candidates.KeepAtLeast(threshold, min_keep);
+          EXPECT_EQ(Copy(candidates.Ranked(vocab_size)), expected)
+              << "seed 6, V " << vocab_size << ", threshold " << threshold << ", min_keep "
+              << min_keep << ", ranked before " << ranked_before;
+        }
+      }
+    }
+  }
+}
+
+TYPED_TEST(CandidatesTest, FiltersInSequenceKeepTheRankOrder) {
+  const auto logits = TiedLogits<TypeParam>(111, 7);
+  const Ranking sorted = FullSort(logits);
+  auto candidates = Assigned(logits);
+  candidates.KeepRanked(50);
+  candidates.KeepAtLeast(static_cast<TypeParam>(sorted[30].second), 1);
+  candidates.KeepRanked(20);
+  EXPECT_EQ(Copy(candidates.Ranked(111)), First(sorted, 20)) << "seed 7";
+}
+
+TYPED_TEST(CandidatesTest, MaxAndMassFollowEveryChange) {
+  auto candidates = Assigned(std::vector<TypeParam>{0, 2, 1, 2});
+  const double e = std::exp(1.0);
+  EXPECT_EQ(candidates.Max(), 2);
+  EXPECT_NEAR(candidates.Mass(), 2 + 1 / e + 1 / (e * e), 1e-6);
+  candidates.SetLogit(3, 1);
+  EXPECT_NEAR(candidates.Mass(), 1 + 2 / e + 1 / (e * e), 1e-6);
+  candidates.KeepRanked(3);
+  EXPECT_NEAR(candidates.Mass(), 1 + 2 / e, 1e-6);
+  candidates.KeepAtLeast(2, 1);
+  EXPECT_NEAR(candidates.Mass(), 1, 1e-6);
+  EXPECT_EQ(candidates.NumSurvivors(), 1);
+}
+
+TYPED_TEST(CandidatesTest, TemperShiftsTheMaximumToZero) {
+  auto dense = Assigned(std::vector<TypeParam>{1, 3, -5});
+  dense.Temper(0.5);
+  EXPECT_EQ(dense.logit(0), -4);
+  EXPECT_EQ(dense.logit(1), 0);
+  EXPECT_EQ(dense.logit(2), -16);
+  auto filtered = Assigned(std::vector<TypeParam>{1, 3, -5});
+  filtered.KeepRanked(2);
+  filtered.Temper(2);
+  EXPECT_EQ(Copy(filtered.Ranked(2)), (Ranking{{1, 0}, {0, -1}}));
+}
+
+TYPED_TEST(CandidatesTest, AllMaskedHasNoMass) {
+  const auto masked = -std::numeric_limits<TypeParam>::infinity();
+  auto candidates = Assigned(std::vector<TypeParam>{masked, masked});
+  EXPECT_EQ(candidates.Max(), masked);
+  EXPECT_EQ(candidates.Mass(), 0);
+  EXPECT_EQ(candidates.NumSurvivors(), 0);
+  candidates.Temper(0.5);
+  EXPECT_TRUE(candidates.Ranked(2).empty());
+  candidates.KeepAtLeast(0, 1);
+  EXPECT_TRUE(candidates.survivors().empty());
+}
+
+TEST(CandidatesFloatTest, AssignForgetsTheLastRow) {
+  Candidates<float> candidates;
+  const std::vector<float> wide = {1, 2, 3, 4, 5};
+  ASSERT_THAT(candidates.Assign(std::span<const float>(wide), 5), IsOk());
+  candidates.KeepRanked(2);
+  const std::vector<float> narrow = {7, 6};
+  ASSERT_THAT(candidates.Assign(std::span<const float>(narrow), 2), IsOk());
+  EXPECT_FALSE(candidates.filtered());
+  EXPECT_EQ(candidates.Max(), 7);
+  EXPECT_EQ(Copy(candidates.Ranked(9)), (Ranking{{0, 7}, {1, 6}}));
+}
+
+TEST(CandidatesFloatTest, PaddingNeverComes) {
+  Candidates<float> candidates;
+  const std::vector<float> padded = {1, 2, 9, std::numeric_limits<float>::quiet_NaN()};
+  ASSERT_THAT(candidates.Assign(std::span<const float>(padded), 2), IsOk());
+  EXPECT_EQ(candidates.Max(), 2);
+  candidates.Ranked(4);
+  EXPECT_EQ(SortedIds(candidates.survivors()), (std::vector<int32_t>{0, 1}));
+}
+
+TEST(CandidatesFloatTest, UnsoundRowsAreRefused) {
+  Candidates<float> candidates;
+  const auto assign = [&](std::vector<float> row, int32_t vocab_size) {
+    return candidates.Assign(std::span<const float>(row), vocab_size);
+  };
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_THAT(assign({0, 1, nan}, 3),
+              StatusIs(kInvalid, AllOf(StartsWith("nan_logit"), HasSubstr("logits[2]"))));
+  EXPECT_THAT(assign({0, -kMasked, nan}, 3),
+              StatusIs(kInvalid, AllOf(StartsWith("inf_logit"), HasSubstr("logits[1]"))));
+  EXPECT_THAT(assign({0, 1}, 3), StatusIs(kInvalid, HasSubstr("vocab_size = 3 entries, got 2")));
+  EXPECT_THAT(assign({0, 1}, 0), StatusIs(kInvalid, HasSubstr("vocab_size = 0")));
+  EXPECT_THAT(assign({kMasked, 1}, 2), IsOk());
+}
+
+}  // namespace
+}  // namespace paceline

@@ -1,0 +1,302 @@
+// Every recorded case of sampling.json whose stage is built, on the float and the double instance.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "sampling/draw.h"
+#include "sampling/penalties.h"
+#include "sampling/pipeline.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/test_data.h"
+
+namespace paceline {
+namespace {
+
+using testing::IsOk;
+using testing::Number;
+using testing::Numbers;
+using testing::ReadJson;
+using testing::StatusIs;
+using Json = nlohmann::json;
+
+// Cases of stages that are not built, by the start of their names. A case that is neither named
+// here nor understood below fails.
+constexpr const char* kNotBuilt[] = {
+    "guidance/", "dynatemp/", "top_n_sigma/", "typical/", "epsilon/", "eta/", "top_h/", "xtc/",
+    "no_repeat_ngram/", "dry/", "mirostat2/", "grammar/", "pipeline/hf/", "pipeline/vllm/",
+    "pipeline/llama/", "pipeline/joint/", "top_k-top_p/joint", "refused/xtc-threshold-0",
+    // Pipelines with some of the stages above.
+    "pipeline/default/everything", "pipeline/default/greedy-ignores-filters"};
+// Run by tests/base/philox_test.cc.
+constexpr const char* kInBase[] = {"philox/", "stream/"};
+
+constexpr int kCases = 153;
+constexpr int kCasesNotBuilt = 66;
+constexpr int kCasesInBase = 11;
+
+template <size_t kSize>
+bool StartsWithAny(const std::string& name, const char* const (&prefixes)[kSize]) {
+  return std::any_of(std::begin(prefixes), std::end(prefixes),
+                     [&](const char* prefix) { return name.starts_with(prefix); });
+}
+
+PenaltyScope ScopeNamed(const std::string& name) {
+  static const std::map<std::string, PenaltyScope> kScopes = {
+      {"prompt+output", PenaltyScope::kPromptAndOutput},
+      {"output", PenaltyScope::kOutput},
+      {"last_n", PenaltyScope::kLastN}};
+  return kScopes.at(name);
+}
+
+// Only `llama` changes an option; the others name the default order or scopes.
+void SetOrder(SamplingOptions& options, const std::string& order) {
+  if (order == "llama") {
+    options.penalty_scope = PenaltyScope::kLastN;
+  } else if (order != "vllm" && order != "default" && order != "top_k_first") {
+    ADD_FAILURE() << "unknown order " << order;
+  }
+}
+
+void SetOption(SamplingOptions& options, const std::string& name, const Json& value) {
+  if (name == "logit_bias") {
+    for (const auto& [id, bias] : value.items()) {
+      options.logit_bias.emplace_back(std::stoi(id), Number(bias));
+    }
+  } else if (name == "penalty_scope") {
+    options.penalty_scope = ScopeNamed(value);
+  } else if (name == "ties") {
+    options.ties = value == "value" ? Ties::kValue : Ties::kRank;
+  } else if (name == "top_p_compare") {
+    options.top_p_compare = value == "le" ? TopPCompare::kLessOrEqual : TopPCompare::kLess;
+  } else if (name == "order") {
+    SetOrder(options, value);
+  } else if (name == "allowed_ids") {
+    options.allowed_ids = value.get<std::vector<int32_t>>();
+  } else if (name == "bad_words") {
+    options.bad_words = value.get<std::vector<std::vector<int32_t>>>();
+  } else if (name == "eos_ids") {
+    options.eos_ids = value.get<std::vector<int32_t>>();
+  } else if (name != "stage" && name != "vocab_size") {
+    const std::map<std::string, int32_t*> integers = {{"min_tokens", &options.min_tokens},
+                                                      {"penalty_last_n", &options.penalty_last_n},
+                                                      {"top_k", &options.top_k},
+                                                      {"min_keep", &options.min_keep}};
+    const std::map<std::string, double*> reals = {
+        {"repetition_penalty", &options.repetition_penalty},
+        {"frequency_penalty", &options.frequency_penalty},
+        {"presence_penalty", &options.presence_penalty},
+        {"temperature", &options.temperature},
+        {"top_p", &options.top_p},
+        {"min_p", &options.min_p}};
+    if (const auto found = integers.find(name); found != integers.end()) {
+      *found->second = value.get<int32_t>();
+    } else if (const auto real = reals.find(name); real != reals.end()) {
+      *real->second = value.get<double>();
+    } else {
+      ADD_FAILURE() << "option " << name << " is not built";
+    }
+  }
+}
+
+SamplingOptions OptionsOf(const Json& params) {
+  SamplingOptions options;
+  for (const auto& [name, value] : params.items()) SetOption(options, name, value);
+  return options;
+}
+
+// Owns what a HistoryView points to.
+struct History {
+  explicit History(const Json& inputs) {
+    const auto tokens = [&](const char* name) {
+      return inputs.value(name, std::vector<int32_t>());
+    };
+    committed = tokens("prompt");
+    prompt_length = static_cast<int32_t>(committed.size());
+    counts.AddPrompt(committed);
+    std::vector<int32_t> output = tokens("output");
+    if (inputs.contains("tokens")) output = tokens("tokens");
+    counts.AddOutput(output);
+    committed.insert(committed.end(), output.begin(), output.end());
+    drafted = tokens("draft_prefix");
+  }
+  RowContext Context() const {
+    RowContext context;
+    context.history = {committed, prompt_length, drafted, &counts};
+    return context;
+  }
+
+  std::vector<int32_t> committed, drafted;
+  int32_t prompt_length = 0;
+  TokenCounts counts;
+};
+
+template <typename Real>
+std::vector<Real> RowOf(const Json& inputs) {
+  if (inputs.contains("logits")) return Numbers<Real>(inputs.at("logits"));
+  std::vector<Real> logits;
+  for (double prob : Numbers<double>(inputs.at("probs"))) {
+    logits.push_back(static_cast<Real>(std::log(prob)));
+  }
+  return logits;
+}
+
+template <typename Real>
+class StageCasesTest : public ::testing::Test {
+ protected:
+  void Run(const Json& test) {
+    const Json& params = test.at("params");
+    if (params.at("stage") == "draw") {
+      RunDraw(test);
+    } else if (test.at("expected").contains("error")) {
+      RunRefusal(test);
+    } else {
+      RunStages(test);
+    }
+  }
+
+ private:
+  static double Tolerance(const Json& test) {
+    const double tolerance = test.at("tolerance");
+    return std::is_same_v<Real, float> ? std::max(tolerance, 1e-6) : tolerance;
+  }
+
+  absl::StatusOr<Distribution<Real>> Apply(const Json& inputs, const SamplingOptions& options,
+                                           int32_t vocab_size) {
+    auto pipeline = Pipeline<Real>::Create(options, vocab_size);
+    if (!pipeline.ok()) return pipeline.status();
+    const History history(inputs);
+    const std::vector<Real> row = RowOf<Real>(inputs);
+    return pipeline->Apply(std::span<const Real>(row), history.Context());
+  }
+
+  void RunStages(const Json& test) {
+    const Json& inputs = test.at("inputs");
+    const SamplingOptions options = OptionsOf(test.at("params"));
+    const int32_t width = static_cast<int32_t>(RowOf<Real>(inputs).size());
+    const int32_t vocab_size = test.at("params").value("vocab_size", width);
+    const auto row = Apply(inputs, options, vocab_size);
+    ASSERT_THAT(row, IsOk());
+    for (const auto& [field, expected] : test.at("expected").items()) {
+      if (field == "probs") {
+        ExpectProbs(*row, Numbers<double>(expected), Tolerance(test));
+      } else if (field == "rounded") {
+        ExpectProbs(*row, Numbers<double>(expected), 5e-4 + Tolerance(test));
+      } else if (field == "kept") {
+        EXPECT_EQ(Kept(*row), expected.template get<std::set<int32_t>>());
+      } else if (field == "logits") {
+        ExpectPenalised(test, options);
+      } else if (field == "survivors") {
+        EXPECT_EQ(row->NumSurvivors(), expected.template get<int64_t>());
+      } else if (field == "entropy_bits") {
+        EXPECT_NEAR(row->EntropyBits(), expected.template get<double>(), Tolerance(test));
+      } else if (field == "max_entropy_bits") {
+        EXPECT_NEAR(std::log2(row->vocab_size()), expected.template get<double>(), 1e-12);
+      } else if (field == "kept_mass") {
+        const auto plain = Apply(inputs, SamplingOptions(), vocab_size);
+        double mass = 0;
+        for (int32_t id : Kept(*row)) mass += plain->Prob(id);
+        EXPECT_NEAR(mass, expected.template get<double>(), Tolerance(test));
+      } else {
+        ADD_FAILURE() << "expected field " << field << " is not compared";
+      }
+    }
+  }
+
+  static std::set<int32_t> Kept(const Distribution<Real>& row) {
+    std::set<int32_t> kept;
+    for (int32_t id = 0; id < row.vocab_size(); ++id) {
+      if (row.Prob(id) > 0) kept.insert(id);
+    }
+    return kept;
+  }
+
+  // Padding is no part of the row; its probability is 0 all the same.
+  static void ExpectProbs(const Distribution<Real>& row, const std::vector<double>& expected,
+                          double tolerance) {
+    for (size_t id = 0; id < expected.size(); ++id) {
+      EXPECT_NEAR(row.Prob(static_cast<int32_t>(id)), expected[id], tolerance) << "id " << id;
+    }
+  }
+
+  void ExpectPenalised(const Json& test, const SamplingOptions& options) {
+    ASSERT_EQ(test.at("params").at("stage"), "penalties");
+    const std::vector<Real> logits = RowOf<Real>(test.at("inputs"));
+    const std::vector<double> expected = Numbers<double>(test.at("expected").at("logits"));
+    Candidates<Real> candidates;
+    ASSERT_THAT(candidates.Assign(std::span<const Real>(logits), static_cast<int>(logits.size())),
+                IsOk());
+    ApplyPenalties(candidates, options, History(test.at("inputs")).Context());
+    ASSERT_EQ(candidates.dense().size(), expected.size());
+    for (size_t id = 0; id < expected.size(); ++id) {
+      EXPECT_NEAR(candidates.dense()[id], expected[id], Tolerance(test)) << "id " << id;
+    }
+  }
+
+  void RunDraw(const Json& test) {
+    const Json& inputs = test.at("inputs");
+    const std::vector<double> probs = Numbers<double>(inputs.at("probs"));
+    absl::StatusOr<int32_t> token;
+    if (test.at("params").at("draw") == "gumbel") {
+      token = DrawGumbel(probs, Numbers<double>(inputs.at("uniforms")));
+    } else {
+      token = DrawToken(probs, inputs.at("u"));
+    }
+    if (test.at("expected").contains("error")) {
+      ASSERT_EQ(test.at("expected").at("error"), "invalid_argument");
+      EXPECT_THAT(token,
+                  StatusIs(absl::StatusCode::kInvalidArgument, ::testing::HasSubstr("[0, 1)")));
+      return;
+    }
+    ASSERT_THAT(token, IsOk());
+    EXPECT_EQ(*token, test.at("expected").at("token").get<int32_t>());
+    if (test.at("params").at("draw") == "gumbel") return;
+    const std::vector<Real> weights(probs.begin(), probs.end());
+    EXPECT_EQ(InverseCdf(std::span<const Real>(weights), inputs.at("u").get<double>()), *token);
+  }
+
+  void RunRefusal(const Json& test) {
+    const std::string error = test.at("expected").at("error");
+    const auto code = error == "no_token_left" ? absl::StatusCode::kFailedPrecondition
+                                               : absl::StatusCode::kInvalidArgument;
+    const Json& inputs = test.at("inputs");
+    const auto row =
+        Apply(inputs, SamplingOptions(), static_cast<int32_t>(RowOf<Real>(inputs).size()));
+    EXPECT_THAT(row, StatusIs(code, ::testing::StartsWith(error)));
+  }
+};
+
+using Reals = ::testing::Types<float, double>;
+TYPED_TEST_SUITE(StageCasesTest, Reals);
+
+TYPED_TEST(StageCasesTest, EveryCaseOfABuiltStage) {
+  const Json data = ReadJson("sampling.json");
+  int run = 0, not_built = 0, in_base = 0;
+  for (const Json& test : data.at("cases")) {
+    const std::string name = test.at("name");
+    if (StartsWithAny(name, kNotBuilt)) {
+      ++not_built;
+    } else if (StartsWithAny(name, kInBase)) {
+      ++in_base;
+    } else {
+      SCOPED_TRACE(name);
+      this->Run(test);
+      ++run;
+    }
+  }
+  std::printf("[cases] sampling.json, %s: %d run, %d of stages not built, %d run by base\n",
+              std::is_same_v<TypeParam, float> ? "float" : "double", run, not_built, in_base);
+  EXPECT_EQ(not_built, kCasesNotBuilt);
+  EXPECT_EQ(in_base, kCasesInBase);
+  EXPECT_EQ(run, kCases - kCasesNotBuilt - kCasesInBase);
+}
+
+}  // namespace
+}  // namespace paceline
