@@ -74,14 +74,6 @@ absl::Status CheckDraft(const SpeculationOptions& speculation, const EngineModel
   return absl::OkStatus();
 }
 
-std::vector<int32_t> EndIds(const GenerationRequest& request, const Vocabulary& vocabulary) {
-  std::vector<int32_t> ids = request.stop_ids;
-  if (!request.ignore_eos) {
-    ids.insert(ids.end(), vocabulary.end_ids.begin(), vocabulary.end_ids.end());
-  }
-  return ids;
-}
-
 SamplingOptions SamplingOf(const GenerationRequest& request, const Vocabulary& vocabulary) {
   SamplingOptions sampling = request.sampling;
   sampling.eos_ids = EndIds(request, vocabulary);

@@ -9,14 +9,6 @@
 namespace paceline {
 namespace {
 
-std::vector<int32_t> EndIds(const GenerationRequest& request, const Vocabulary& vocabulary) {
-  std::vector<int32_t> ids = request.stop_ids;
-  if (!request.ignore_eos) {
-    ids.insert(ids.end(), vocabulary.end_ids.begin(), vocabulary.end_ids.end());
-  }
-  return ids;
-}
-
 // The node whose row judged or drew the i-th token of a round.
 int32_t RowNode(const VerifyOutcome& outcome, size_t i) {
   return i == 0 ? -1 : outcome.path[i - 1];
@@ -29,6 +21,14 @@ int32_t NodesWithin(const TokenTree& tree, int32_t depth) {
 }
 
 }  // namespace
+
+std::vector<int32_t> EndIds(const GenerationRequest& request, const Vocabulary& vocabulary) {
+  std::vector<int32_t> ids = request.stop_ids;
+  if (!request.ignore_eos) {
+    ids.insert(ids.end(), vocabulary.end_ids.begin(), vocabulary.end_ids.end());
+  }
+  return ids;
+}
 
 Sequence::Sequence(Parts parts, SequenceId cache)
     : parts_(std::move(parts)),

@@ -16,6 +16,9 @@
 
 namespace paceline {
 
+// The tokens that end a request: its own stop ids and, unless ignored, the model's end tokens.
+std::vector<int32_t> EndIds(const GenerationRequest& request, const Vocabulary& vocabulary);
+
 // What a round commits: the tokens up to and including the first ending, if any.
 struct Cut {
   std::vector<int32_t>

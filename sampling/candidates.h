@@ -31,7 +31,8 @@ class Candidates {
   int32_t vocab_size() const { return static_cast<int32_t>(dense_.size()); }
   bool filtered() const { return filtered_; }
 
-  // Dense editing; only before the first filter. -inf masks.
+  // Dense editing; only before the first filter. -inf masks, and a masked token stays masked; other
+  // values stop at the largest finite one.
   Real logit(int32_t id) const { return dense_[id]; }
   void SetLogit(int32_t id, Real logit);
   std::span<const Real> dense() const { return dense_; }

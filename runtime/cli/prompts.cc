@@ -25,7 +25,32 @@ const json* TextOf(const json& line) {
   return turns->front().is_string() ? &turns->front() : nullptr;
 }
 
-absl::StatusOr<Prompt> ParseLine(const std::string& line, const std::string& origin) {
+absl::StatusOr<std::vector<Prompt>> ReadFile(const std::string& path) {
+  std::ifstream in(path);
+  if (!in || in.peek() == std::ifstream::traits_type::eof()) {
+    return absl::NotFoundError(
+        absl::StrCat("--prompts: expected a file with a prompt a line, got '", path,
+                     in.bad() || !in.is_open() ? "', which cannot be read" : "', which has none"));
+  }
+  std::vector<Prompt> prompts;
+  int64_t number = 0;
+  for (std::string line; std::getline(in, line);) {
+    ++number;
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    PACELINE_ASSIGN_OR_RETURN(Prompt prompt,
+                              ParsePromptLine(line, absl::StrCat(path, ":", number)));
+    prompts.push_back(std::move(prompt));
+  }
+  if (prompts.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--prompts: expected a prompt a line in '", path, "', got none"));
+  }
+  return prompts;
+}
+
+}  // namespace
+
+absl::StatusOr<Prompt> ParsePromptLine(const std::string& line, const std::string& origin) {
   const json parsed = json::parse(line, nullptr, /*allow_exceptions=*/false);
   const json* text = parsed.is_discarded() ? nullptr : TextOf(parsed);
   if (text == nullptr) {
@@ -43,30 +68,6 @@ absl::StatusOr<Prompt> ParseLine(const std::string& line, const std::string& ori
   if (parsed.contains("question_id")) prompt.question_id = parsed["question_id"];
   return prompt;
 }
-
-absl::StatusOr<std::vector<Prompt>> ReadFile(const std::string& path) {
-  std::ifstream in(path);
-  if (!in || in.peek() == std::ifstream::traits_type::eof()) {
-    return absl::NotFoundError(
-        absl::StrCat("--prompts: expected a file with a prompt a line, got '", path,
-                     in.bad() || !in.is_open() ? "', which cannot be read" : "', which has none"));
-  }
-  std::vector<Prompt> prompts;
-  int64_t number = 0;
-  for (std::string line; std::getline(in, line);) {
-    ++number;
-    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    PACELINE_ASSIGN_OR_RETURN(Prompt prompt, ParseLine(line, absl::StrCat(path, ":", number)));
-    prompts.push_back(std::move(prompt));
-  }
-  if (prompts.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--prompts: expected a prompt a line in '", path, "', got none"));
-  }
-  return prompts;
-}
-
-}  // namespace
 
 std::string ReadStandardInput() {
   return std::string(std::istreambuf_iterator<char>(std::cin), {});

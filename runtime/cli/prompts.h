@@ -21,6 +21,10 @@ struct Prompt {
   nlohmann::json question_id;               // Null if the file says none.
 };
 
+// One line of a prompt file: a JSON string, or an object with `prompt` or `turns`. kInvalidArgument
+// naming `origin` for anything else.
+absl::StatusOr<Prompt> ParsePromptLine(const std::string& line, const std::string& origin);
+
 // The prompts the options ask for, in order; at least one. kInvalidArgument naming file and line of
 // a malformed one; kNotFound for a file that cannot be read.
 absl::StatusOr<std::vector<Prompt>> ReadPrompts(const GenerateOptions& options);

@@ -5,12 +5,16 @@
 #include <cstdio>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "draft/model_drafter.h"
 #include "models/slice.h"
 #include "runtime/engine.h"
+#include "runtime/round.h"
+#include "runtime/sequence.h"
 #include "sampling/pipeline.h"
 #include "target/target.h"
 #include "tests/support/chi_square.h"
@@ -41,14 +45,11 @@ SamplingOptions TopK4() {
   return sampling;
 }
 
-GenerationRequest RequestFor(int32_t num_draft_tokens, uint64_t seed, uint32_t num_choices) {
+GenerationRequest RequestFor(int32_t num_draft_tokens) {
   GenerationRequest request;
   request.prompt = {40, 97, 110, 33};
   request.sampling = TopK4();
-  request.seed = seed;
-  request.num_choices = num_choices;
   request.ignore_eos = true;
-  request.speculation.draft = num_draft_tokens > 0 ? DraftKind::kModel : DraftKind::kNone;
   request.speculation.num_draft_tokens = std::max(num_draft_tokens, 1);
   request.max_tokens = num_draft_tokens + kTokens;
   return request;
@@ -87,22 +88,45 @@ struct Sample {
   Telemetry telemetry;
 };
 
-// Generates one thread's share of the sequences with models of its own.
-Sample Generate(const std::string& draft_path, int32_t num_draft_tokens, uint64_t seed) {
-  ReferenceOptions options;
-  options.num_threads = 1;
-  const LoadedModel target(TinyModel(), options);
-  const LoadedModel draft(draft_path, options);
-  Engine engine(target.ForEngine(draft.model.get()), {});
-  const GenerationResult result =
-      OrThrow(engine.Generate(RequestFor(num_draft_tokens, seed, kSequences / kThreads)));
+// Runs the rounds of one stream until its first kTokens tokens are committed.
+void Generate(Target& target, SequenceId prompt, Sequence::Parts parts, Sample& sample) {
+  const size_t prompt_length = parts.request->prompt.size();
+  const SequenceId cache = OrThrow(target.model().cache().Fork(prompt));
+  Sequence sequence(std::move(parts), cache);
+  Sequence* const batch[] = {&sequence};
+  while (sequence.live() && sequence.committed().size() < prompt_length + kTokens)
+    RunRound(batch, target);
+  Tokens first;
+  std::copy_n(sequence.committed().begin() + prompt_length, kTokens, first.begin());
+  ++sample.counts[first];
+  const Choice choice = sequence.TakeChoice();
+  EXPECT_THAT(choice.status, testing::IsOk());
+  sample.telemetry.Merge(choice.telemetry);
+  EXPECT_THAT(target.model().cache().Release(cache), testing::IsOk());
+}
+
+// One thread's share of the sequences, with models of its own.
+Sample GenerateShare(const std::string& draft_path, int32_t num_draft_tokens, uint64_t seed) {
+  const ReferenceOptions options{.num_threads = 1};
+  const LoadedModel target_model(TinyModel(), options);
+  const LoadedModel draft_model(draft_path, options);
+  const Vocabulary vocabulary = VocabularyOf(*target_model.tokenizer);
+  const GenerationRequest request = RequestFor(num_draft_tokens);
+  const auto pipeline = OrThrow(Pipeline<float>::Create(request.sampling, vocabulary.size));
+  const Observer observer;
+  Target target(target_model.model.get());
+  const SequenceId prompt = OrThrow(target.Start(request.prompt));
   Sample sample;
-  for (const Choice& choice : result.choices) {
-    EXPECT_THAT(choice.status, testing::IsOk());
-    Tokens first;
-    std::copy_n(choice.tokens.begin(), kTokens, first.begin());
-    ++sample.counts[first];
-    sample.telemetry.Merge(choice.telemetry);
+  for (uint32_t stream = 0; stream < kSequences / kThreads; ++stream) {
+    std::unique_ptr<Drafter> drafter;
+    if (num_draft_tokens > 0) {
+      drafter =
+          std::make_unique<ModelDrafter>(draft_model.model.get(), pipeline, std::vector<int32_t>());
+    }
+    Generate(target, prompt,
+             {&request, &vocabulary, &observer, OrThrow(FindRule("standard")), pipeline,
+              std::move(drafter), StreamKey{seed, stream}, 0, target_model.model->context_length()},
+             sample);
   }
   return sample;
 }
@@ -121,7 +145,7 @@ TEST_P(LawTest, FirstThreeTokensFollowTheTargetExactly) {
   std::vector<std::thread> threads;
   for (int i = 0; i < kThreads; ++i) {
     threads.emplace_back([&, i] {
-      samples[i] = Generate(draft_path, num_draft_tokens, 1000 + 10 * num_draft_tokens + i);
+      samples[i] = GenerateShare(draft_path, num_draft_tokens, 1000 + 10 * num_draft_tokens + i);
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -132,7 +156,7 @@ TEST_P(LawTest, FirstThreeTokensFollowTheTargetExactly) {
   }
 
   const LoadedModel target(TinyModel());
-  std::vector<int32_t> tokens = RequestFor(0, 0, 1).prompt;
+  std::vector<int32_t> tokens = RequestFor(0).prompt;
   std::map<Tokens, double> law;
   Enumerate(*target.model, tokens, tokens.size(), 1.0, law);
   ASSERT_EQ(law.size(), 64u);
