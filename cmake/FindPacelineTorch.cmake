@@ -1,8 +1,8 @@
 # Finds the two CPU libraries of libtorch and makes the imported target paceline::torch.
 #
 # Looked for in CMAKE_PREFIX_PATH (an installation of libtorch, or the `torch` folder of a Python
-# wheel). libtorch_cpu of a CUDA build needs libcudart and libcupti to be loadable; their folders go
-# into the run path. Nothing of CUDA is linked.
+# wheel). libtorch_cpu of a CUDA build needs libcudart and libcupti to be loadable: from the folders its own
+# run path names, or those the system's loader knows. Nothing of CUDA is linked.
 find_path(PACELINE_TORCH_INCLUDE_DIR ATen/ATen.h)
 find_library(PACELINE_TORCH_CPU_LIBRARY torch_cpu)
 find_library(PACELINE_C10_LIBRARY c10)
@@ -13,8 +13,7 @@ find_package_handle_standard_args(PacelineTorch
 
 if(PacelineTorch_FOUND AND NOT TARGET paceline::torch)
   get_filename_component(torch_lib_dir ${PACELINE_TORCH_CPU_LIBRARY} DIRECTORY)
-  # Where the loader finds libcudart.so.13 and libcupti.so.13: a CUDA toolkit, or the folders of the
-  # small PyPI packages that scripts/setup.sh installs.
+  # Where the linker finds libcudart.so.13 and libcupti.so.13 if the system's loader does not know them.
   set(PACELINE_CUDA_RUNTIME_DIRS "" CACHE STRING "Folders with libcudart and libcupti")
   set(torch_rpath ${torch_lib_dir} ${PACELINE_CUDA_RUNTIME_DIRS})
   add_library(paceline_torch INTERFACE)

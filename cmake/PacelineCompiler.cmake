@@ -19,8 +19,3 @@ if(PACELINE_SANITIZE)
                       -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${PACELINE_SANITIZE})
 endif()
-
-if(PACELINE_BUILD_FUZZ)
-  # Coverage feedback for the fuzz targets in every library.
-  add_compile_options(-fsanitize=fuzzer-no-link)
-endif()

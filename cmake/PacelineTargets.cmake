@@ -10,6 +10,9 @@ function(paceline_library name)
   target_link_libraries(paceline_${name} PUBLIC ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS})
 endfunction()
 
+# Tests are compiled quickly rather than to run quickly; what they test is not theirs to compile.
+set(PACELINE_TEST_OPTIONS -O1)
+
 # paceline_test(sampling SOURCES sampling/top_k_test.cc ... DEPS paceline::sampling)
 # One executable and one CTest entry for a module. The data folder is passed to the tests by a macro.
 function(paceline_test name)
@@ -17,6 +20,9 @@ function(paceline_test name)
   string(REPLACE "." "_" target "${name}")
   add_executable(${target}_test ${ARG_SOURCES})
   target_link_libraries(${target}_test PRIVATE ${ARG_DEPS} paceline::test_support GTest::gmock_main)
+  target_compile_options(${target}_test PRIVATE ${PACELINE_TEST_OPTIONS})
+  # As paceline_test_headers: headers parsed with other code generation flags cannot be used.
+  set_target_properties(${target}_test PROPERTIES POSITION_INDEPENDENT_CODE OFF)
   target_precompile_headers(${target}_test REUSE_FROM paceline_test_headers)
   add_test(NAME ${name} COMMAND ${target}_test)
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}")

@@ -25,15 +25,15 @@ for folder in "${!ALLOWED[@]}"; do
         status=1
         ;;
     esac
-  done < <(grep -rnE '^#include "(base|sampling|verify|models|target|draft|runtime|tests|bench)/' "$folder" \
-    --include='*.h' --include='*.cc' || true)
+  done < <(grep -rnE '^#include "(base|sampling|verify|models|target|draft|runtime|tests|bench|examples)/' "$folder" \
+    --include='*.h' --include='*.cc' --include='*.cu' --include='*.cuh' || true)
 done
 
 # Only the reference engine may see libtorch.
 torch=$(grep -rlE '#include <(ATen|c10|torch)/' base sampling verify models target draft runtime |
   grep -vE '^models/(reference_|torch_)' || true)
 if [ -n "$torch" ]; then
-  printf 'libtorch is included by: %s\n' "$torch" >&2
+  printf 'libtorch is included by: %s\n' "${torch//$'\n'/ }" >&2
   status=1
 fi
 exit $status

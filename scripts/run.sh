@@ -4,15 +4,12 @@
 #   ./scripts/run.sh generate --prompt "Why is the sky blue?"
 #   ./scripts/run.sh --help
 #
-# Downloads go to $PACELINE_CACHE_DIR (default: ~/.cache/paceline). Without --model the default model is used.
+# Without --model the default model is used, or the one in $PACELINE_MODEL.
+# Downloads go to $PACELINE_CACHE_DIR (default: ~/.cache/paceline).
+# shellcheck source-path=SCRIPTDIR source=common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-mkdir -p "$CACHE"
-install_packages "${PACELINE_PACKAGES[@]}"
-install_libtorch
-install_cuda_runtime
-install_model
-configure release
+setup "${PACELINE_PACKAGES[@]}"
 build release paceline_cli
-export PACELINE_MODEL=${PACELINE_MODEL:-$MODEL}
+[ $# -gt 0 ] || set -- --help
 exec "$ROOT/build/release/runtime/paceline" "$@"

@@ -2,88 +2,109 @@
 # Installs what is missing, builds everything and runs every check:
 #
 #   ./scripts/test.sh          layers, unit and end-to-end tests, sanitizers, fuzzing (30 s a target), benchmarks
-#   ./scripts/test.sh --all    adds what is long: greedy identity on Spec-Bench prompts, fuzzing for 10 minutes
+#   ./scripts/test.sh --all    adds what is long: tests labelled `long`, greedy identity on Spec-Bench prompts,
+#                              fuzzing for 120 s a target
 #
 # PACELINE_SPEC_BENCH names a file of Spec-Bench questions (JSONL); without it what measures on them is skipped.
+# A failed stage does not stop the others. The exit status is 1 if any failed.
+# shellcheck source-path=SCRIPTDIR source=common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 ALL=no
+FUZZ_SECONDS=30
+NOT_LONG=(--label-exclude '^long$')
 case ${1:-} in
   '') ;;
-  --all) ALL=yes ;;
-  -h | --help) sed -n '2,8s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
+  --all) ALL=yes FUZZ_SECONDS=120 NOT_LONG=() ;;
+  -h | --help) sed -n '2,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit ;;
   *) fail "unknown argument '$1'" "use no argument, --all or --help" ;;
 esac
 
+declare -A RESULT
 SUMMARY=()
 FAILED=no
 
-# stage NAME COMMAND...: runs it, times it, goes on if it fails.
+# stage NAME NEEDED COMMAND...: runs and times it, unless the stage NEEDED ('' for none) did not pass.
 stage() {
-  local name=$1 start=$SECONDS result=passed
-  shift
-  say "== $name"
-  "$@" || { result=FAILED; FAILED=yes; }
-  SUMMARY+=("$(printf '%-44s %5d s  %s' "$name" $((SECONDS - start)) "$result")")
-}
-
-run_ctest() {
-  local preset=$1
-  shift
-  (cd "$ROOT" && ctest --preset "$preset" "$@") | tee "$ROOT/build/$preset.test.log"
-  local result=${PIPESTATUS[0]}
-  grep -hE 'SKIPPED:' "$ROOT/build/$preset/Testing/Temporary/LastTest.log" | sort -u |
-    sed 's/^/[paceline] /' >&2 || true
-  return "$result"
-}
-
-# fuzz TARGET SECONDS SEEDS...: with a corpus of its own, thrown away afterwards.
-fuzz() {
-  local target=$1 seconds=$2 corpus
+  local name=$1 needed=$2 start=$SECONDS status=0
   shift 2
-  corpus=$(mktemp -d)
-  "$ROOT/build/fuzz/tests/fuzz/$target" -max_total_time="$seconds" -rss_limit_mb=2048 -timeout=10 \
-    -print_final_stats=1 -verbosity=0 -artifact_prefix="$ROOT/build/fuzz/" "$corpus" "$@" 2>&1 | tail -8
-  local result=${PIPESTATUS[0]}
+  if [ -n "$needed" ] && [ "${RESULT[$needed]}" != passed ]; then
+    RESULT[$name]='not run'
+  else
+    say "== $name"
+    # Not `(...) || status=$?`: on the left of || nothing inside would stop at its first error.
+    set +e
+    (set -e; trap 'exit 130' INT; "$@")
+    status=$?
+    set -e
+    [ $status -ne 130 ] || exit 130
+    RESULT[$name]=passed
+    [ $status -eq 0 ] || RESULT[$name]=FAILED
+  fi
+  [ "${RESULT[$name]}" = passed ] || FAILED=yes
+  SUMMARY+=("$(printf '%-40s %5d s  %s' "$name" $((SECONDS - start)) "${RESULT[$name]}")")
+}
+
+run_ctest() { (cd "$ROOT" && ctest --preset "$1" "${NOT_LONG[@]}"); }
+
+spec_bench() {
+  "$ROOT/build/release/tests/real_model_test" --gtest_also_run_disabled_tests --gtest_filter='*SpecBench*' |
+    tee "$ROOT/build/spec_bench.log"
+}
+
+# Lines `test: reason` of the tests in a log of GoogleTest that were skipped.
+skipped_tests() {
+  [ ! -e "$1" ] || awk '/: Skipped$/ { getline reason }
+    /^\[  SKIPPED \] .* ms\)$/ { print $4 ": " reason; reason = "" }' "$1"
+}
+
+# fuzz TARGET MAX_BYTES SEED...: with a corpus of its own, thrown away afterwards.
+fuzz() {
+  local target=$1 max_bytes=$2 corpus=$ROOT/build/fuzz/$1.corpus log=$ROOT/build/fuzz/$1.log status=0
+  shift 2
   rm -rf "$corpus"
-  return "$result"
+  mkdir "$corpus"
+  cp "$@" "$corpus"
+  "$ROOT/build/fuzz/tests/fuzz/$target" -max_total_time="$FUZZ_SECONDS" -max_len="$max_bytes" -rss_limit_mb=2048 \
+    -timeout=10 -print_final_stats=1 -artifact_prefix="$ROOT/build/fuzz/$target-" "$corpus" 2>&1 |
+    follow "$log" || status=$?
+  rm -rf "$corpus"
+  if [ $status -ne 0 ]; then tail -40 "$log" >&2; return $status; fi
+  grep -E 'number_of_executed_units|peak_rss' "$log" >&2
 }
 
 benchmarks() {
   local bench
-  for bench in sampling_bench verify_bench; do
-    "$ROOT/build/release/bench/$bench" --benchmark_min_time=0.01 || return 1
+  for bench in "$ROOT"/build/release/bench/*_bench; do
+    "$bench" --benchmark_min_time=0.01
   done
 }
 
-mkdir -p "$CACHE"
-install_packages "${PACELINE_PACKAGES[@]}" "${PACELINE_TEST_PACKAGES[@]}"
-install_libtorch
-install_cuda_runtime
-install_model
-export PACELINE_MODEL=${PACELINE_MODEL:-$MODEL}
+setup "${PACELINE_PACKAGES[@]}" "${PACELINE_TEST_PACKAGES[@]}"
+rm -f "$ROOT"/build/*/Testing/Temporary/LastTest.log "$ROOT/build/spec_bench.log"
 
-stage "layers point downwards" "$ROOT/scripts/check_layers.sh"
-configure release
-stage "build release" build release all
-stage "tests, release" run_ctest release
-configure asan
-stage "build asan" build asan all
-stage "tests, address and undefined sanitizers" run_ctest asan
-configure fuzz
-stage "build fuzz" build fuzz all
-FUZZ_SECONDS=30
-[ "$ALL" = yes ] && FUZZ_SECONDS=600
-stage "fuzz GGUF reader" fuzz gguf_fuzz $FUZZ_SECONDS "$ROOT/tests/data/llama"
-stage "fuzz JSON readers" fuzz json_fuzz $FUZZ_SECONDS
-stage "fuzz tokenizer" fuzz tokenizer_fuzz $FUZZ_SECONDS
-stage "benchmarks run" benchmarks
-if [ "$ALL" = yes ]; then
-  stage "greedy text on Spec-Bench" "$ROOT/build/release/tests/real_model_test" \
-    --gtest_also_run_disabled_tests --gtest_filter='*SpecBench*'
-fi
+DATA=$ROOT/tests/data
+SEEDS=$ROOT/build/seeds
+mkdir -p "$SEEDS"
+split -l 1 "$DATA/demo_prompts.jsonl" "$SEEDS/prompt-"
+stage 'layers point downwards' '' "$ROOT/scripts/check_layers.sh"
+stage 'build release' '' build release all
+stage 'tests, release' 'build release' run_ctest release
+stage 'build asan' '' build asan all
+stage 'tests, address and undefined sanitizers' 'build asan' run_ctest asan
+stage 'build fuzz' '' build fuzz gguf_fuzz json_fuzz tokenizer_fuzz
+stage 'fuzz the GGUF reader' 'build fuzz' fuzz gguf_fuzz 131072 "$DATA"/llama/model-q4_?.gguf
+stage 'fuzz the prompt reader' 'build fuzz' fuzz json_fuzz 4096 "$SEEDS"/prompt-*
+stage 'fuzz the tokenizer' 'build fuzz' fuzz tokenizer_fuzz 4096 "$SEEDS"/prompt-*
+stage 'benchmarks run' 'build release' benchmarks
+if [ "$ALL" = yes ]; then stage 'greedy text on Spec-Bench' 'build release' spec_bench; fi
 
-printf '\n[paceline] summary\n' >&2
-printf '[paceline]   %s\n' "${SUMMARY[@]}" >&2
+{
+  printf '\n[paceline] summary\n'
+  printf '[paceline]   %s\n' "${SUMMARY[@]}"
+  for log in "$ROOT"/build/{release,asan}/Testing/Temporary/LastTest.log "$ROOT/build/spec_bench.log"; do
+    skipped_tests "$log"
+  done | sort -u | sed 's/^/[paceline] SKIPPED /'
+} >&2
 [ "$FAILED" = no ] || fail "a stage failed" "see its output above"
 say "all passed"

@@ -1,12 +1,13 @@
+# shellcheck shell=bash disable=SC2034
 # What the scripts install, pinned. Sourced by common.sh.
 
-# Needed to build and to run the unit tests; and, for sanitizers and fuzzing, a second compiler.
+# Needed to configure and build; and, for tests, sanitizers and fuzzing, a second compiler.
 PACELINE_PACKAGES=(g++ cmake ninja-build ccache pkg-config git ca-certificates unzip python3 python3-pip
-  libabsl-dev libcli11-dev nlohmann-json3-dev libpcre2-dev libicu-dev)
-PACELINE_TEST_PACKAGES=(libgtest-dev libgmock-dev libbenchmark-dev libboost-math-dev clang-14
-  libclang-rt-14-dev)
+  libabsl-dev libcli11-dev nlohmann-json3-dev libpcre2-dev libicu-dev libgtest-dev libgmock-dev
+  libbenchmark-dev)
+PACELINE_TEST_PACKAGES=(libboost-math-dev clang-14 libclang-rt-14-dev)
 
-# Python wheels, of which only files are taken: name, version, file hash, platform tags of pip.
+# Python wheels, of which only files are taken: name, version, file hash, ABI and platform tags of pip.
 TORCH_WHEEL=(torch 2.11.0 7aa2f9bbc6d4595ba72138026b2074be1233186150e9292865e04b7a63b8c67a
   cp311 manylinux_2_28_x86_64)
 CUDART_WHEEL=(nvidia-cuda-runtime 13.0.96 7f82250d7782aa23b6cfe765ecc7db554bd3c2870c43f3d1821f1d18aebf0548
