@@ -36,6 +36,10 @@ absl::Status EncodePrompts(Workload& work) {
                             PromptEncoder::Create(work.options, work.session.tokenizer()));
   if (!encoder.notice().empty() && !work.options.quiet) Note(encoder.notice() + "\n");
   for (const Prompt& prompt : work.prompts) {
+    if (!work.session.tokenizer().CanSpell(prompt.text)) {
+      Note(absl::StrCat("note: ", prompt.origin,
+                        ": bytes that the vocabulary cannot spell are left out\n"));
+    }
     absl::StatusOr<std::vector<int32_t>> ids = encoder.Encode(prompt);
     if (!ids.ok()) return InPrompt(ids.status(), prompt);
     work.requests.push_back(RequestOf(work.options, *std::move(ids)));

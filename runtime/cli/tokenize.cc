@@ -41,6 +41,9 @@ absl::Status Tokenize(TokenizeOptions& options) {
   PACELINE_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
                             Tokenizer::Create(weights->tokenizer()));
   const std::string text = options.text == "-" ? ReadStandardInput() : options.text;
+  if (!tokenizer->CanSpell(text)) {
+    Note("note: bytes that the vocabulary cannot spell are left out\n");
+  }
   PACELINE_ASSIGN_OR_RETURN(
       const std::vector<int32_t> ids,
       tokenizer->Encode(text, options.no_specials ? Tokenizer::Specials::kPlainText

@@ -120,7 +120,7 @@ class RealModelTest : public ::testing::Test {
 };
 
 TEST_F(RealModelTest, GreedyTextIsTheSameWithEveryDraft) {
-  ExpectSameGreedyText(testing::DemoPrompts(3));
+  ExpectSameGreedyText(testing::DemoPrompts(2));
 }
 
 TEST_F(RealModelTest, DraftEqualToTheTargetIsAlwaysAccepted) {
@@ -134,7 +134,7 @@ TEST_F(RealModelTest, DraftEqualToTheTargetIsAlwaysAccepted) {
 TEST_F(RealModelTest, ExpectedAcceptanceOfAWorseDraftIsWhatIsObserved) {
   GenerationRequest request = RequestFor(testing::DemoPrompts(5)[4]);
   request.speculation.draft = DraftKind::kModel;
-  request.max_tokens = 192;
+  request.max_tokens = 128;
   request.ignore_eos = true;
   const Telemetry telemetry = Run(request).telemetry;
   const Interval observed = telemetry.JudgedAcceptanceInterval();
