@@ -30,6 +30,12 @@ absl::Status CheckPrompt(const GenerateOptions& options) {
                 "--system: expected a chat, got --raw or --prompt-ids");
 }
 
+// The engine would say so as well, but only after the model is loaded.
+absl::Status CheckLengths(const GenerateOptions& options) {
+  return Refuse(options.max_tokens < 0,
+                absl::StrCat("--max-tokens: expected 0 or more, got ", options.max_tokens));
+}
+
 absl::Status CheckOutput(const GenerateOptions& options) {
   const bool many = !options.prompts_file.empty();
   PACELINE_RETURN_IF_ERROR(Refuse(options.logprobs >= 0 && !options.json,
@@ -85,6 +91,7 @@ absl::Status ResolveModel(std::string& model) {
 
 absl::Status Resolve(GenerateOptions& options) {
   PACELINE_RETURN_IF_ERROR(CheckPrompt(options));
+  PACELINE_RETURN_IF_ERROR(CheckLengths(options));
   PACELINE_RETURN_IF_ERROR(CheckOutput(options));
   PACELINE_RETURN_IF_ERROR(CheckModel(options));
   PACELINE_RETURN_IF_ERROR(ResolveDraft(options));
