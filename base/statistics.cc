@@ -45,8 +45,9 @@ Interval BootstrapRatio(std::span<const double> numerators, std::span<const doub
       numerator += numerators[pick];
       denominator += denominators[pick];
     }
-    ratios.push_back(numerator / denominator);
+    if (denominator != 0) ratios.push_back(numerator / denominator);
   }
+  if (ratios.empty()) return {ratio, ratio};
   std::sort(ratios.begin(), ratios.end());
   const auto percentile = [&](double p) {
     return ratios[static_cast<size_t>(p * static_cast<double>(ratios.size() - 1) + 0.5)];

@@ -21,7 +21,8 @@ double Median(std::span<const double> values);
 
 // Percentile interval at 95 % of a ratio of sums, sum(numerators) / sum(denominators), with whole
 // entries (prompts) resampled with replacement. Deterministic: `seed` addresses the resampling.
-// Errors: none; fewer than two entries give the ratio twice.
+// A resample whose denominators sum to 0 has no ratio and is left out. Errors: none; fewer than two
+// entries, or no ratio at all, give the ratio of the whole twice.
 Interval BootstrapRatio(std::span<const double> numerators, std::span<const double> denominators,
                         int32_t resamples, uint64_t seed);
 

@@ -95,6 +95,17 @@ TEST(StatisticsTest, BootstrapOfOneEntryIsItsRatio) {
   EXPECT_EQ(interval.high, 1.5);
 }
 
+// Prompts of which nothing was counted leave resamples without a ratio; those are left out.
+TEST(StatisticsTest, BootstrapLeavesOutResamplesWithoutTrials) {
+  const std::vector<double> numerators = {0, 2, 0, 6, 0};
+  const std::vector<double> denominators = {0, 1, 0, 2, 0};
+  const Interval interval = BootstrapRatio(numerators, denominators, 2000, 3);
+  EXPECT_EQ(interval.low, 2);
+  EXPECT_EQ(interval.high, 3);
+  const std::vector<double> none = {0, 0, 0};
+  EXPECT_TRUE(std::isnan(BootstrapRatio(none, none, 100, 3).low));
+}
+
 TEST(StatisticsTest, BootstrapOfEqualRatiosHasNoWidth) {
   const std::vector<double> numerators = {2, 4, 8};
   const std::vector<double> denominators = {1, 2, 4};
