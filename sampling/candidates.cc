@@ -70,11 +70,14 @@ void Candidates<Real>::ForgetSums() {
 }
 
 template <typename Real>
-void Candidates<Real>::SetLogit(int32_t id, Real logit) {
+void Candidates<Real>::SetLogit(int32_t id, double logit) {
+  using Limits = std::numeric_limits<Real>;
   // A masked token stays masked, and an edit beyond the range of Real stops at its end: extreme but
-  // valid biases and penalties must give no NaN.
+  // valid biases and penalties must give no NaN, and mask nothing.
   if (!(dense_[id] > kMasked<Real>)) return;
-  dense_[id] = std::min(logit, std::numeric_limits<Real>::max());
+  dense_[id] = logit == -std::numeric_limits<double>::infinity()
+                   ? kMasked<Real>
+                   : static_cast<Real>(std::clamp<double>(logit, Limits::lowest(), Limits::max()));
   ForgetSums();
 }
 
@@ -87,43 +90,48 @@ int64_t Candidates<Real>::NumSurvivors() {
 template <typename Real>
 Real Candidates<Real>::Max() {
   if (has_max_) return max_;
-  max_ = kMasked<Real>;
+  Real max = kMasked<Real>;
   if (filtered_) {
-    for (const Entry& entry : entries_) max_ = std::max(max_, entry.logit);
+    for (const Entry& entry : entries_) max = std::max(max, entry.logit);
   } else {
-    for (Real logit : dense_) max_ = std::max(max_, logit);
+    for (Real logit : dense_) max = std::max(max, logit);
   }
+  max_ = max;
   has_max_ = true;
-  return max_;
+  return max;
 }
 
 template <typename Real>
 double Candidates<Real>::Mass() {
   if (has_mass_) return mass_;
   const Real max = Max();
-  mass_ = 0;
+  double mass = 0;
   if (max > kMasked<Real>) {
     if (filtered_) {
-      for (const Entry& entry : entries_) mass_ += std::exp(entry.logit - max);
+      for (const Entry& entry : entries_) mass += std::exp(entry.logit - max);
     } else {
-      for (Real logit : dense_) mass_ += std::exp(logit - max);
+      for (Real logit : dense_) mass += std::exp(logit - max);
     }
   }
+  mass_ = mass;
   has_mass_ = true;
-  return mass_;
+  return mass;
 }
 
 template <typename Real>
 void Candidates<Real>::Temper(double temperature) {
   const Real max = Max();
   if (!(max > kMasked<Real>)) return;
-  const Real divisor = static_cast<Real>(temperature);
+  // Finite in this precision too: a masked logit over infinity would be NaN.
+  const Real divisor =
+      static_cast<Real>(std::min<double>(temperature, std::numeric_limits<Real>::max()));
   const auto temper = [&](Real logit) {
     // A divisor that underflowed to 0 in this precision leaves the maxima alone.
     return logit == max ? Real{0} : (logit - max) / divisor;
   };
   if (filtered_) {
     for (Entry& entry : entries_) entry.logit = temper(entry.logit);
+    num_ranked_ = 0;  // Logits that differed may be equal now, and rank by id.
   } else {
     for (Real& logit : dense_) logit = temper(logit);
   }

@@ -32,9 +32,9 @@ class Candidates {
   bool filtered() const { return filtered_; }
 
   // Dense editing; only before the first filter. -inf masks, and a masked token stays masked; other
-  // values stop at the largest finite one.
+  // values stop at the ends of the finite range.
   Real logit(int32_t id) const { return dense_[id]; }
-  void SetLogit(int32_t id, Real logit);
+  void SetLogit(int32_t id, double logit);
   std::span<const Real> dense() const { return dense_; }
 
   // Survivors in no particular order; only after the first filter.

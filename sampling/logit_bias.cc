@@ -8,7 +8,7 @@ template <typename Real>
 void ApplyLogitBias(Candidates<Real>& candidates, const SamplingOptions& options,
                     const RowContext&) {
   for (const auto& [id, bias] : options.logit_bias) {
-    candidates.SetLogit(id, static_cast<Real>(candidates.logit(id) + bias));
+    candidates.SetLogit(id, candidates.logit(id) + bias);
   }
 }
 

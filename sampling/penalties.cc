@@ -1,6 +1,7 @@
 #include "sampling/penalties.h"
 
 #include <algorithm>
+#include <limits>
 #include <unordered_map>
 
 namespace paceline {
@@ -40,11 +41,16 @@ Counts CountsInScope(const HistoryView& history, const SamplingOptions& options,
   return scope == PenaltyScope::kOutput ? OutputCounts(history) : AllCounts(history);
 }
 
+// Penalties beyond the range of Real stop at its end: 0 times infinity would be NaN, and a product
+// of -inf would mask.
 template <typename Real>
-void Repeat(Candidates<Real>& candidates, const Counts& counts, Real penalty) {
+void Repeat(Candidates<Real>& candidates, const Counts& counts, double repetition) {
+  using Limits = std::numeric_limits<Real>;
+  const Real penalty = static_cast<Real>(std::min<double>(repetition, Limits::max()));
   for (const auto& [id, count] : counts) {
     const Real logit = candidates.logit(id);
-    candidates.SetLogit(id, logit > 0 ? logit / penalty : logit * penalty);
+    candidates.SetLogit(id,
+                        logit > 0 ? logit / penalty : std::max(logit * penalty, Limits::lowest()));
   }
 }
 
@@ -53,7 +59,8 @@ void Subtract(Candidates<Real>& candidates, const Counts& counts, double frequen
               double presence) {
   for (const auto& [id, count] : counts) {
     const double penalty = frequency * count + presence;
-    candidates.SetLogit(id, static_cast<Real>(candidates.logit(id) - penalty));
+    candidates.SetLogit(
+        id, std::max<double>(candidates.logit(id) - penalty, std::numeric_limits<Real>::lowest()));
   }
 }
 
@@ -69,7 +76,7 @@ void ApplyPenalties(Candidates<Real>& candidates, const SamplingOptions& options
                     const RowContext& context) {
   if (options.repetition_penalty != 1) {
     const Counts counts = CountsInScope(context.history, options, PenaltyScope::kPromptAndOutput);
-    Repeat(candidates, counts, static_cast<Real>(options.repetition_penalty));
+    Repeat(candidates, counts, options.repetition_penalty);
   }
   if (options.frequency_penalty != 0 || options.presence_penalty != 0) {
     const Counts counts = CountsInScope(context.history, options, PenaltyScope::kOutput);

@@ -184,6 +184,17 @@ TYPED_TEST(CandidatesTest, TemperShiftsTheMaximumToZero) {
   EXPECT_EQ(Copy(filtered.Ranked(2)), (Ranking{{1, 0}, {0, -1}}));
 }
 
+// Logits that tempering makes equal rank by id, also where they were ranked before it.
+TYPED_TEST(CandidatesTest, TemperedTiesRankById) {
+  const TypeParam above = std::nextafter(TypeParam{1}, TypeParam{2});
+  auto candidates = Assigned(std::vector<TypeParam>{1, above, 1, above});
+  candidates.Ranked(4);
+  candidates.Temper(std::numeric_limits<TypeParam>::max());
+  std::vector<int32_t> ids;
+  for (const auto& entry : candidates.Ranked(4)) ids.push_back(entry.id);
+  EXPECT_EQ(ids, (std::vector<int32_t>{0, 1, 2, 3}));
+}
+
 TYPED_TEST(CandidatesTest, AllMaskedHasNoMass) {
   const auto masked = -std::numeric_limits<TypeParam>::infinity();
   auto candidates = Assigned(std::vector<TypeParam>{masked, masked});

@@ -14,17 +14,20 @@
 #include "sampling/draw.h"
 #include "sampling/penalties.h"
 #include "sampling/pipeline.h"
+#include "tests/sampling/pipeline_fixture.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/test_data.h"
 
 namespace paceline {
 namespace {
 
+using testing::History;
 using testing::IsOk;
 using testing::Number;
 using testing::Numbers;
 using testing::ReadJson;
 using testing::StatusIs;
+using testing::Tokens;
 using Json = nlohmann::json;
 
 // Cases of stages that are not built, by the start of their names. A case that is neither named
@@ -112,31 +115,11 @@ SamplingOptions OptionsOf(const Json& params) {
   return options;
 }
 
-// Owns what a HistoryView points to.
-struct History {
-  explicit History(const Json& inputs) {
-    const auto tokens = [&](const char* name) {
-      return inputs.value(name, std::vector<int32_t>());
-    };
-    committed = tokens("prompt");
-    prompt_length = static_cast<int32_t>(committed.size());
-    counts.AddPrompt(committed);
-    std::vector<int32_t> output = tokens("output");
-    if (inputs.contains("tokens")) output = tokens("tokens");
-    counts.AddOutput(output);
-    committed.insert(committed.end(), output.begin(), output.end());
-    drafted = tokens("draft_prefix");
-  }
-  RowContext Context() const {
-    RowContext context;
-    context.history = {committed, prompt_length, drafted, &counts};
-    return context;
-  }
-
-  std::vector<int32_t> committed, drafted;
-  int32_t prompt_length = 0;
-  TokenCounts counts;
-};
+History HistoryOf(const Json& inputs) {
+  const auto tokens = [&](const char* name) { return inputs.value(name, Tokens()); };
+  return History(tokens("prompt"), tokens(inputs.contains("tokens") ? "tokens" : "output"),
+                 tokens("draft_prefix"));
+}
 
 template <typename Real>
 std::vector<Real> RowOf(const Json& inputs) {
@@ -172,7 +155,7 @@ class StageCasesTest : public ::testing::Test {
                                            int32_t vocab_size) {
     auto pipeline = Pipeline<Real>::Create(options, vocab_size);
     if (!pipeline.ok()) return pipeline.status();
-    const History history(inputs);
+    const History history = HistoryOf(inputs);
     const std::vector<Real> row = RowOf<Real>(inputs);
     return pipeline->Apply(std::span<const Real>(row), history.Context());
   }
@@ -233,7 +216,7 @@ class StageCasesTest : public ::testing::Test {
     Candidates<Real> candidates;
     ASSERT_THAT(candidates.Assign(std::span<const Real>(logits), static_cast<int>(logits.size())),
                 IsOk());
-    ApplyPenalties(candidates, options, History(test.at("inputs")).Context());
+    ApplyPenalties(candidates, options, HistoryOf(test.at("inputs")).Context());
     ASSERT_EQ(candidates.dense().size(), expected.size());
     for (size_t id = 0; id < expected.size(); ++id) {
       EXPECT_NEAR(candidates.dense()[id], expected[id], Tolerance(test)) << "id " << id;
