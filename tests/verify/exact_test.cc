@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -32,7 +33,6 @@ using testing::TotalVariation;
 constexpr int kVocabulary = 4;
 constexpr double kExact = 1e-12;
 constexpr double kCaught = 1e-3;  // A wrong rule must miss by at least so much.
-
 using Row = Distribution<double>;
 using RuleFunction = absl::StatusOr<VerifyOutcome> (*)(const RuleInput<double>&);
 
@@ -57,8 +57,7 @@ RowOf<double> HashedRows(uint64_t seed) {
       const bool zero = shape < 0.5 && Noise(hash, 10 + id) < 0.3 && id > 0;
       weights.push_back(zero ? 0.0 : -std::log(Noise(hash, id)));
     }
-    double total = 0;
-    for (double weight : weights) total += weight;
+    const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
     for (double& weight : weights) weight /= total;
     return testing::MakeRow<double>(weights);
   };
@@ -110,10 +109,9 @@ Proposal<double> DrawChain(const RowOf<double>& draft, int32_t length, Draft kin
   for (int32_t i = 0; i < length; ++i) {
     Row row = draft(proposal.tree.tokens);
     const bool drawn = kind == Draft::kSampled || (kind == Draft::kMixed && i % 2 == 0);
+    const NoiseAddress noise{static_cast<uint32_t>(i), Purpose::kDraft};
     const int32_t token =
-        drawn ? row.IdAt(
-                    randomness.Draw({static_cast<uint32_t>(i), Purpose::kDraft}, row.probs()).index)
-              : row.Argmax();
+        drawn ? row.IdAt(randomness.Draw(noise, row.probs()).index) : row.Argmax();
     proposal.tree.Add(i - 1, token);
     proposal.draft_rows.push_back(drawn ? ProposalDist<double>::Sampled(std::move(row))
                                         : ProposalDist<double>::Deterministic());
@@ -137,13 +135,18 @@ Law RoundLaw(RuleFunction rule, const RowOf<double>& target, Propose propose) {
   return law;
 }
 
+// How far the first `length` + 1 tokens after `law` are from the target's.
+double Distance(const Law& law, int32_t length, const RowOf<double>& target) {
+  const size_t all = static_cast<size_t>(length) + 1;
+  return TotalVariation(Extend<double>(law, all, target), TargetLaw<double>(all, target));
+}
+
 double Deviation(RuleFunction rule, const RowOf<double>& target, const RowOf<double>& draft,
                  int32_t length, Draft kind) {
   const Law law = RoundLaw(rule, target, [&](Randomness& randomness) {
     return DrawChain(draft, length, kind, randomness);
   });
-  const size_t all = static_cast<size_t>(length) + 1;
-  return TotalVariation(Extend<double>(law, all, target), TargetLaw<double>(all, target));
+  return Distance(law, length, target);
 }
 
 // Largest deviation of a rule over random targets, drafts and lengths.
@@ -189,6 +192,8 @@ TEST(ExactTest, MatchOnADeterministicChain) {
   ProveChains("match", Draft::kDeterministic, "deterministic");
 }
 
+TEST(ExactTest, MatchOnAMixedChain) { ProveChains("match", Draft::kMixed, "mixed"); }
+
 TEST(ExactTest, StandardWhereDraftEqualsTarget) {
   Largest largest("standard, draft = target");
   for (uint64_t seed = 1; seed <= 12; ++seed) {
@@ -204,7 +209,7 @@ TEST(ExactTest, RowsThatDependOnTheirOwnHistory) {
   for (const SamplingOptions& options : Settings()) {
     for (const char* rule : {"standard", "match"}) {
       for (uint64_t seed = 1; seed <= 3; ++seed) {
-        for (Draft kind : {Draft::kSampled, Draft::kDeterministic}) {
+        for (Draft kind : {Draft::kSampled, Draft::kDeterministic, Draft::kMixed}) {
           const RowOf<double> target = WarpedRows(seed, options);
           const RowOf<double> draft = WarpedRows(seed + 50, options);
           largest.Add(Deviation(RuleNamed(rule), target, draft, 3, kind),
@@ -230,17 +235,29 @@ TokenTree RandomTree(uint64_t seed) {
   return tree;
 }
 
+double TreeDeviation(const char* rule, const RowOf<double>& rows, const RowOf<double>& target,
+                     const TokenTree& tree) {
+  const Law law = RoundLaw(RuleNamed(rule), rows,
+                           [&](Randomness&) { return Proposal<double>::Deterministic(tree); });
+  return Distance(law, tree.MaxDepth(), target);
+}
+
 TEST(ExactTest, MatchOnTrees) {
   Largest largest("match, trees");
   for (uint64_t seed = 1; seed <= 24; ++seed) {
-    const RowOf<double> target = HashedRows(seed);
-    const TokenTree tree = RandomTree(seed + 7);
-    const Law law = RoundLaw(RuleNamed("match"), target,
-                             [&](Randomness&) { return Proposal<double>::Deterministic(tree); });
-    const size_t length = static_cast<size_t>(tree.MaxDepth()) + 1;
-    largest.Add(
-        TotalVariation(Extend<double>(law, length, target), TargetLaw<double>(length, target)),
-        "seed " + std::to_string(seed));
+    largest.Add(TreeDeviation("match", HashedRows(seed), HashedRows(seed), RandomTree(seed + 7)),
+                "seed " + std::to_string(seed));
+  }
+}
+
+TEST(ExactTest, MatchOnTreesWhoseRowsDependOnTheirHistory) {
+  Largest largest("match, trees, history stages");
+  for (const SamplingOptions& options : Settings()) {
+    for (uint64_t seed = 1; seed <= 6; ++seed) {
+      const RowOf<double> target = WarpedRows(seed, options);
+      largest.Add(TreeDeviation("match", target, target, RandomTree(seed + 7)),
+                  "seed " + std::to_string(seed));
+    }
   }
 }
 
@@ -251,19 +268,17 @@ TEST(ExactTest, GreedyIsTheTargetsArgmaxPath) {
     const RowOf<double> target = [&](const Tokens& prefix) {
       return Row::OneHot(rows(prefix).Argmax(), kVocabulary);
     };
-    const TokenTree tree = RandomTree(seed);
-    const Law tree_law = RoundLaw(RuleNamed("greedy"), rows, [&](Randomness&) {
-      return Proposal<double>::Deterministic(tree);
-    });
-    const size_t length = static_cast<size_t>(tree.MaxDepth()) + 1;
-    largest.Add(
-        TotalVariation(Extend<double>(tree_law, length, target), TargetLaw<double>(length, target)),
-        "tree, seed " + std::to_string(seed));
-    const Law chain_law = RoundLaw(RuleNamed("greedy"), rows, [&](Randomness& randomness) {
-      return DrawChain(HashedRows(seed + 500), 3, Draft::kSampled, randomness);
-    });
-    largest.Add(TotalVariation(Extend<double>(chain_law, 4, target), TargetLaw<double>(4, target)),
-                "chain, seed " + std::to_string(seed));
+    largest.Add(TreeDeviation("greedy", rows, target, RandomTree(seed)),
+                "tree, seed " + std::to_string(seed));
+    for (int32_t length = 0; length <= 3; ++length) {
+      for (Draft kind : {Draft::kSampled, Draft::kDeterministic, Draft::kMixed}) {
+        const Law law = RoundLaw(RuleNamed("greedy"), rows, [&](Randomness& randomness) {
+          return DrawChain(HashedRows(seed + 500), length, kind, randomness);
+        });
+        largest.Add(Distance(law, length, target),
+                    "chain of " + std::to_string(length) + ", seed " + std::to_string(seed));
+      }
+    }
   }
 }
 
@@ -302,7 +317,7 @@ TEST(ExactTest, RowThatWasNotDrawnFromIsCaught) {
     proposal.draft_rows[0] = ProposalDist<double>::Sampled(testing::MakeRow<double>(flat));
     return proposal;
   });
-  EXPECT_GT(TotalVariation(Extend<double>(law, 2, target), TargetLaw<double>(2, target)), kCaught);
+  EXPECT_GT(Distance(law, 1, target), kCaught);
 }
 
 TEST(ExactTest, SoftRowOfAnArgmaxDraftIsCaught) {
@@ -316,7 +331,7 @@ TEST(ExactTest, SoftRowOfAnArgmaxDraftIsCaught) {
     proposal.draft_rows.push_back(ProposalDist<double>::Sampled(std::move(row)));
     return proposal;
   });
-  EXPECT_GT(TotalVariation(Extend<double>(law, 2, target), TargetLaw<double>(2, target)), kCaught);
+  EXPECT_GT(Distance(law, 1, target), kCaught);
 }
 
 TEST(ExactTest, DroppingADrawnTokenForItsLowProbabilityIsCaught) {
@@ -327,7 +342,7 @@ TEST(ExactTest, DroppingADrawnTokenForItsLowProbabilityIsCaught) {
         DrawChain([&](const Tokens&) { return row; }, 1, Draft::kSampled, randomness);
     return row.Prob(proposal.tree.tokens[0]) < 0.25 ? Proposal<double>() : proposal;
   });
-  EXPECT_GT(TotalVariation(Extend<double>(law, 2, target), TargetLaw<double>(2, target)), kCaught);
+  EXPECT_GT(Distance(law, 1, target), kCaught);
 }
 
 }  // namespace

@@ -113,27 +113,43 @@ TEST(RulesTest, RefusalEmitsOneTokenOfItsOwnRow) {
   }
 }
 
-// BR-04: rows that differ by rounding only leave no residual; the target's row is drawn from.
-TEST(RulesTest, EmptyResidualFallsBackToTheTarget) {
-  const auto target = MakeRow<float>({0.49998, 0.49998});
-  const auto draft = MakeRow<float>({0.5, 0.5});
+// Refuses every draft, so that each round draws its recovery.
+struct AlwaysRefuse : StreamRandomness {
+  using StreamRandomness::StreamRandomness;
+  CoinFlip Coin(const NoiseAddress&, double, double) override { return {false, 1.0}; }
+};
+
+// How often each token is the recovery of 100,000 refused drafts of token 0.
+std::map<int32_t, int64_t> Recoveries(const Distribution<float>& target,
+                                      const Distribution<float>& draft) {
   EXPECT_EQ(target.ScaledResidual(1.0, draft).total, 0.0);
+  Proposal<float> proposal;
+  proposal.tree = TokenTree::Chain(Tokens{0});
+  proposal.draft_rows.push_back(ProposalDist<float>::Sampled(draft));
   std::map<int32_t, int64_t> counts;
   for (uint64_t seed = 0; seed < 100'000; ++seed) {
-    Proposal<float> proposal;
-    proposal.tree = TokenTree::Chain(Tokens{0});
     PrefixRows<float> rows(proposal.tree, [&](const Tokens&) { return target; });
-    proposal.draft_rows.push_back(ProposalDist<float>::Sampled(draft));
-    struct AlwaysRefuse : StreamRandomness {
-      using StreamRandomness::StreamRandomness;
-      CoinFlip Coin(const NoiseAddress&, double, double) override { return {false, 1.0}; }
-    } randomness({seed, 0});
+    AlwaysRefuse randomness({seed, 0});
     const auto outcome = (*FindRule("standard"))->verify({proposal, rows, randomness, 0});
-    ASSERT_THAT(outcome, IsOk());
+    EXPECT_THAT(outcome, IsOk());
     ++counts[outcome->next_token];
   }
-  EXPECT_NEAR(static_cast<double>(counts[0]) / 1e5, 0.5, 0.006);
-  EXPECT_EQ(counts[0] + counts[1], 100'000);
+  return counts;
+}
+
+// BR-04: an empty residual draws from the target: equal rows, and rows that differ by rounding.
+TEST(RulesTest, EmptyResidualFallsBackToTheTarget) {
+  const auto one_hot = MakeRow<float>({1, 0, 0, 0});
+  EXPECT_EQ(Recoveries(one_hot, one_hot), (std::map<int32_t, int64_t>{{0, 100'000}}));
+  const auto even = MakeRow<float>({0.25, 0.25, 0.25, 0.25});
+  const auto rounded = MakeRow<float>({0.24999, 0.24999, 0.24999, 0.24999});
+  for (const auto& target : {even, rounded}) {
+    const auto counts = Recoveries(target, even);
+    ASSERT_EQ(counts.size(), 4u);
+    for (const auto& [token, count] : counts) {
+      EXPECT_NEAR(static_cast<double>(count) / 1e5, 0.25, 0.006) << "token " << token;
+    }
+  }
 }
 
 TEST(RulesTest, StandardFollowsALargeTargetInFloat32) {
@@ -158,6 +174,20 @@ TEST(RulesTest, StandardFollowsALargeTargetInFloat32) {
   EXPECT_GE(testing::ChiSquareTest(measured.first, law).p_value, 1e-4);
 }
 
+// u q = p is a refusal, so that u = 0 never accepts a token with p = 0.
+TEST(RulesTest, CoinIsStrict) {
+  StreamRandomness randomness({9, 0});
+  for (uint32_t position = 0; position < 100; ++position) {
+    const NoiseAddress address{position, Purpose::kAccept};
+    for (double draft_prob : {1.0, 0.5, 0.3}) {
+      const double boundary = Uniform({9, 0}, address) * draft_prob;
+      EXPECT_FALSE(randomness.Coin(address, boundary, draft_prob).accepted);
+      EXPECT_TRUE(randomness.Coin(address, std::nextafter(boundary, 1.0), draft_prob).accepted);
+      EXPECT_FALSE(randomness.Coin(address, 0.0, draft_prob).accepted);
+    }
+  }
+}
+
 TEST(RulesTest, TraceReplaysTheDecisions) {
   Proposal<float> proposal = DrawOne({0.5, 0.5}, 1);
   const auto second = MakeRow<float>({0.2, 0.8});
@@ -169,7 +199,11 @@ TEST(RulesTest, TraceReplaysTheDecisions) {
     uint32_t position = 100;
     for (const TokenTrace& entry : outcome->trace) {
       EXPECT_EQ(entry.position, position);
-      if (entry.node < 0) {
+      const bool drafted = entry.node >= 0;
+      const auto offset = static_cast<uint8_t>(drafted ? position - 100 : 0);
+      const Purpose purpose = drafted ? Purpose::kAccept : Purpose::kToken;
+      EXPECT_EQ(entry.uniform, Uniform({seed, 0}, {position, purpose, offset}));
+      if (!drafted) {
         EXPECT_EQ(entry.token, outcome->next_token);
         continue;
       }
@@ -205,17 +239,49 @@ TEST(RulesTest, ExpectedAcceptanceIsTheOverlapOrTheDraftsProbability) {
   EXPECT_TRUE(std::isnan(walk->judged[0].total_variation));
 }
 
-TEST(RulesTest, MatchDoesNotDependOnTheDraft) {
+// The first `length` tokens of repeated rounds, each drafting what `draft` says after the tokens so
+// far; every round's position is its committed length.
+template <typename Draft>
+Tokens Decode(const char* rule, const RowOf<float>& target, uint64_t seed, size_t length,
+              Draft draft) {
+  Tokens committed;
+  while (committed.size() < length) {
+    const Proposal<float> proposal = draft(committed);
+    const auto after = [&](const Tokens& prefix) {
+      Tokens all = committed;
+      all.insert(all.end(), prefix.begin(), prefix.end());
+      return target(all);
+    };
+    const auto outcome =
+        Judge(rule, proposal, after, seed, static_cast<uint32_t>(committed.size()));
+    EXPECT_THAT(outcome, IsOk());
+    for (int32_t token : Emitted(proposal.tree, *outcome)) committed.push_back(token);
+  }
+  committed.resize(length);
+  return committed;
+}
+
+// C.4: the same tokens for any draft, K and shape; `standard` too where nothing was drawn.
+TEST(RulesTest, DeterministicDraftsDoNotChangeTheTokens) {
   const RowOf<float> target = [](const Tokens& prefix) {
     return prefix.size() % 2 ? MakeRow<float>({0.2, 0.5, 0.3}) : MakeRow<float>({0.4, 0.3, 0.3});
   };
-  for (uint64_t seed = 0; seed < 200; ++seed) {
-    const auto plain = Judge("match", Proposal<float>(), target, seed);
-    for (int32_t token = 0; token < 3; ++token) {
-      const auto proposal = Proposal<float>::Deterministic(TokenTree::Chain(Tokens{token, token}));
-      const auto drafted = Judge("match", proposal, target, seed);
-      EXPECT_EQ(Emitted(proposal.tree, *drafted)[0], plain->next_token);
+  const auto nothing = [](const Tokens&) { return Proposal<float>(); };
+  const auto tree = [](const Tokens&) {
+    return Proposal<float>::Deterministic({{1, 2, 0, 1}, {-1, -1, 0, 0}});
+  };
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    const Tokens plain = Decode("match", target, seed, 12, nothing);
+    for (size_t length = 1; length <= 4; ++length) {
+      const auto chain = [&](const Tokens& committed) {
+        return Proposal<float>::Deterministic(
+            TokenTree::Chain(Tokens(length, static_cast<int32_t>(committed.size() % 3))));
+      };
+      for (const char* rule : {"match", "standard"}) {
+        EXPECT_EQ(Decode(rule, target, seed, 12, chain), plain) << rule << ", seed " << seed;
+      }
     }
+    EXPECT_EQ(Decode("match", target, seed, 12, tree), plain) << "seed " << seed;
   }
 }
 
