@@ -10,8 +10,15 @@ function(paceline_library name)
   target_link_libraries(paceline_${name} PUBLIC ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS})
 endfunction()
 
-# Tests are compiled quickly rather than to run quickly; what they test is not theirs to compile.
-set(PACELINE_TEST_OPTIONS -O1)
+# Tests are compiled quickly rather than to run quickly; what they test is not theirs to compile, and
+# it is that which is instrumented in full.
+set(PACELINE_TEST_OPTIONS -O0 -g0)
+if(PACELINE_SANITIZE)
+  list(APPEND PACELINE_TEST_OPTIONS -fno-sanitize=undefined)
+endif()
+if(PACELINE_BUILD_FUZZ)
+  list(APPEND PACELINE_TEST_OPTIONS -fno-sanitize=fuzzer-no-link)
+endif()
 
 # paceline_test(sampling SOURCES sampling/top_k_test.cc ... DEPS paceline::sampling)
 # One executable and one CTest entry for a module. The data folder is passed to the tests by a macro.

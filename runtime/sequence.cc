@@ -120,7 +120,8 @@ Cut Sequence::CutAtEnding(const VerifyOutcome& outcome) {
       cut.in_path = accepted;
     }
   }
-  cut.path.assign(outcome.path.begin(), outcome.path.begin() + cut.tokens.size() - 1);
+  const auto kept = std::span(outcome.path).first(cut.tokens.size() - 1);
+  cut.path.assign(kept.begin(), kept.end());
   return cut;
 }
 

@@ -12,10 +12,9 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 ALL=no
 FUZZ_SECONDS=30
-NOT_LONG=(--label-exclude '^long$')
 case ${1:-} in
   '') ;;
-  --all) ALL=yes FUZZ_SECONDS=120 NOT_LONG=() ;;
+  --all) ALL=yes FUZZ_SECONDS=120 ;;
   -h | --help) sed -n '2,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit ;;
   *) fail "unknown argument '$1'" "use no argument, --all or --help" ;;
 esac
@@ -45,7 +44,11 @@ stage() {
   SUMMARY+=("$(printf '%-40s %5d s  %s' "$name" $((SECONDS - start)) "${RESULT[$name]}")")
 }
 
-run_ctest() { (cd "$ROOT" && ctest --preset "$1" "${NOT_LONG[@]}"); }
+# The presets leave out the tests labelled `long`.
+run_ctest() {
+  if [ "$ALL" = yes ]; then ctest --test-dir "$ROOT/build/$1" --output-on-failure
+  else (cd "$ROOT" && ctest --preset "$1"); fi
+}
 
 spec_bench() {
   "$ROOT/build/release/tests/real_model_test" --gtest_also_run_disabled_tests --gtest_filter='*SpecBench*' |
@@ -60,13 +63,13 @@ skipped_tests() {
 
 # fuzz TARGET MAX_BYTES SEED...: with a corpus of its own, thrown away afterwards.
 fuzz() {
-  local target=$1 max_bytes=$2 corpus=$ROOT/build/fuzz/$1.corpus log=$ROOT/build/fuzz/$1.log status=0
+  local target=$1 max_bytes=$2 corpus=$ROOT/build/asan/$1.corpus log=$ROOT/build/asan/$1.log status=0
   shift 2
   rm -rf "$corpus"
   mkdir "$corpus"
   cp "$@" "$corpus"
-  "$ROOT/build/fuzz/tests/fuzz/$target" -max_total_time="$FUZZ_SECONDS" -max_len="$max_bytes" -rss_limit_mb=2048 \
-    -timeout=10 -print_final_stats=1 -artifact_prefix="$ROOT/build/fuzz/$target-" "$corpus" 2>&1 |
+  "$ROOT/build/asan/tests/fuzz/$target" -max_total_time="$FUZZ_SECONDS" -max_len="$max_bytes" -rss_limit_mb=2048 \
+    -timeout=10 -print_final_stats=1 -artifact_prefix="$ROOT/build/asan/$target-" "$corpus" 2>&1 |
     follow "$log" || status=$?
   rm -rf "$corpus"
   if [ $status -ne 0 ]; then tail -40 "$log" >&2; return $status; fi
@@ -92,10 +95,9 @@ stage 'build release' '' build release all
 stage 'tests, release' 'build release' run_ctest release
 stage 'build asan' '' build asan all
 stage 'tests, address and undefined sanitizers' 'build asan' run_ctest asan
-stage 'build fuzz' '' build fuzz gguf_fuzz json_fuzz tokenizer_fuzz
-stage 'fuzz the GGUF reader' 'build fuzz' fuzz gguf_fuzz 131072 "$DATA"/llama/model-q4_?.gguf
-stage 'fuzz the prompt reader' 'build fuzz' fuzz json_fuzz 4096 "$SEEDS"/prompt-*
-stage 'fuzz the tokenizer' 'build fuzz' fuzz tokenizer_fuzz 4096 "$SEEDS"/prompt-*
+stage 'fuzz the GGUF reader' 'build asan' fuzz gguf_fuzz 131072 "$DATA"/llama/model-q4_?.gguf
+stage 'fuzz the prompt reader' 'build asan' fuzz json_fuzz 4096 "$SEEDS"/prompt-*
+stage 'fuzz the tokenizer' 'build asan' fuzz tokenizer_fuzz 4096 "$SEEDS"/prompt-*
 stage 'benchmarks run' 'build release' benchmarks
 if [ "$ALL" = yes ]; then stage 'greedy text on Spec-Bench' 'build release' spec_bench; fi
 
