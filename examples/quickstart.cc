@@ -1,7 +1,7 @@
 // Generates with drafting and prints what drafting did: quickstart MODEL.gguf "text to continue"
 #include <cstdio>
 
-#include "models/reference_transformer.h"
+#include "models/load_model.h"
 #include "runtime/engine.h"
 
 int main(int argc, char** argv) {
@@ -9,7 +9,7 @@ int main(int argc, char** argv) {
   auto weights = paceline::OpenModel(argv[1]);
   if (!weights.ok()) return std::fputs(weights.status().ToString().c_str(), stderr), 2;
   auto tokenizer = paceline::Tokenizer::Create((*weights)->tokenizer());
-  auto model = paceline::LoadReferenceModel(**weights, {});
+  auto model = paceline::LoadModel(**weights, {});
   if (!tokenizer.ok() || !model.ok()) return std::fputs("cannot load the model\n", stderr), 2;
 
   paceline::GenerationRequest request;

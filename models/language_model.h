@@ -3,16 +3,18 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "models/kv_cache.h"
+#include "models/model_config.h"
 
 namespace paceline {
 
 // Which rows of a segment give logits. A row is one token of the segment.
-enum class RowWish { kLast, kAll };
+enum class RowWish { kNone, kLast, kAll };
 
 // The rows of one sequence in a pass: M tokens that continue what the sequence's cache holds.
 // `parents` is empty for a chain; otherwise parents[i] is the row that row i continues, -1 the
@@ -23,12 +25,25 @@ struct Segment {
   std::span<const int32_t> tokens;   // [M], not owned
   std::span<const int32_t> parents;  // [M] or empty, not owned
   RowWish wish = RowWish::kAll;
+
+  // The row that row `row` continues, -1 the cache's last entry.
+  int32_t Parent(int32_t row) const { return parents.empty() ? row - 1 : parents[row]; }
+  // Rows from the first ancestor among the rows to `row`, both included.
+  int32_t Depth(int32_t row) const;
+  bool Wants(int32_t row) const {
+    return wish == RowWish::kAll ||
+           (wish == RowWish::kLast && row + 1 == static_cast<int32_t>(tokens.size()));
+  }
 };
 
 struct ForwardBatch {
   std::vector<Segment> segments;
   int32_t num_layers = 0;  // Run only the first layers, then final norm and head; 0 runs all.
 };
+
+// What every model refuses before it changes anything: kInvalidArgument (ids, parents, unknown
+// sequence, number of layers), kOutOfRange (context length).
+absl::Status CheckBatch(const ForwardBatch& batch, const ModelConfig& config, const KvCache& cache);
 
 // Logit rows in the order of segments and of their rows. Owns its memory.
 struct ForwardOutput {
@@ -59,6 +74,9 @@ class LanguageModel {
   virtual int32_t context_length() const = 0;
   virtual int32_t num_layers() const = 0;
   virtual int64_t logit_width() const = 0;
+
+  // Engine and what it runs on, in a few words for people: "fast engine, avx2, 2 threads".
+  virtual std::string Describe() const = 0;
 };
 
 }  // namespace paceline

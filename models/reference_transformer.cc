@@ -72,10 +72,12 @@ class ReferenceTransformer : public LanguageModel, private KvStorage {
   int32_t context_length() const override { return config_.context_length; }
   int32_t num_layers() const override { return config_.num_layers; }
   int64_t logit_width() const override { return config_.vocab_size; }
+  std::string Describe() const override {
+    return absl::StrCat("reference engine, ", device_.str(), ", ", at::get_num_threads(),
+                        " threads");
+  }
 
  private:
-  absl::Status Check(const ForwardBatch& batch) const;
-  absl::Status CheckSegment(const Segment& segment) const;
   absl::Status RunSegment(const Segment& segment, int32_t num_layers, ForwardOutput& output);
   void RunTile(const Tile& tile, int32_t num_layers, bool wants_all, bool wants_last,
                ForwardOutput& output);
@@ -134,48 +136,8 @@ void ReferenceTransformer::BuildRotation() {
   partners_ = Ids(std::move(partners));
 }
 
-absl::Status ReferenceTransformer::CheckSegment(const Segment& segment) const {
-  const int32_t cached = cache_.Length(segment.sequence);
-  const auto count = static_cast<int64_t>(segment.tokens.size());
-  if (cached < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("sequence: expected a live sequence of this model, got ", segment.sequence));
-  }
-  if (count == 0) return absl::InvalidArgumentError("tokens: expected at least one row, got none");
-  if (!segment.parents.empty() && segment.parents.size() != segment.tokens.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "parents: expected ", count, " entries or none, got ", segment.parents.size()));
-  }
-  for (int64_t i = 0; i < count; ++i) {
-    if (segment.tokens[i] < 0 || segment.tokens[i] >= config_.vocab_size) {
-      return absl::InvalidArgumentError(absl::StrCat("tokens[", i, "]: expected an id in [0, ",
-                                                     config_.vocab_size, "), got ",
-                                                     segment.tokens[i]));
-    }
-    if (!segment.parents.empty() && (segment.parents[i] < -1 || segment.parents[i] >= i)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "parents[", i, "]: expected -1 or an earlier row, got ", segment.parents[i]));
-    }
-  }
-  // A tree needs no more positions than a chain of as many rows.
-  if (cached + count > config_.context_length && segment.parents.empty()) {
-    return absl::OutOfRangeError(absl::StrCat("context: expected at most ", config_.context_length,
-                                              " positions, got ", cached + count));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ReferenceTransformer::Check(const ForwardBatch& batch) const {
-  if (batch.num_layers < 0 || batch.num_layers > config_.num_layers) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "num_layers: expected a number in [0, ", config_.num_layers, "], got ", batch.num_layers));
-  }
-  for (const Segment& segment : batch.segments) PACELINE_RETURN_IF_ERROR(CheckSegment(segment));
-  return absl::OkStatus();
-}
-
 absl::StatusOr<ForwardOutput> ReferenceTransformer::Forward(const ForwardBatch& batch) {
-  PACELINE_RETURN_IF_ERROR(Check(batch));
+  PACELINE_RETURN_IF_ERROR(CheckBatch(batch, config_, cache_));
   const int32_t num_layers = batch.num_layers > 0 ? batch.num_layers : config_.num_layers;
   std::vector<int32_t> lengths;
   for (const Segment& segment : batch.segments) lengths.push_back(cache_.Length(segment.sequence));
@@ -205,20 +167,9 @@ absl::Status ReferenceTransformer::RunSegment(const Segment& segment, int32_t nu
   for (int32_t first = 0; first < count; first += width) {
     const Tile tile = MakeTile(segment, slots, base, first, width);
     const bool last = first + width >= count;
-    RunTile(tile, num_layers, segment.wish == RowWish::kAll, last, output);
+    RunTile(tile, num_layers, segment.wish == RowWish::kAll, last && segment.Wants(count - 1), output);
   }
   return absl::OkStatus();
-}
-
-int32_t ParentRow(const Segment& segment, int32_t row) {
-  return segment.parents.empty() ? row - 1 : segment.parents[row];
-}
-
-int32_t DepthOfRow(const Segment& segment, int32_t row) {
-  if (segment.parents.empty()) return row + 1;
-  int32_t depth = 0;
-  for (; row >= 0; row = segment.parents[row]) ++depth;
-  return depth;
 }
 
 Tile ReferenceTransformer::MakeTile(const Segment& segment, const std::vector<int64_t>& slots,
@@ -230,7 +181,7 @@ Tile ReferenceTransformer::MakeTile(const Segment& segment, const std::vector<in
   std::vector<int64_t> positions(width, 0);
   for (int32_t i = 0; i < tile.num_rows; ++i) {
     tokens[i] = segment.tokens[first + i];
-    positions[i] = base + DepthOfRow(segment, first + i) - 1;
+    positions[i] = base + segment.Depth(first + i) - 1;
   }
   const int64_t num_keys = base + first + tile.num_rows;
   std::vector<int64_t> key_slots(slots.begin(), slots.begin() + num_keys);
@@ -255,7 +206,7 @@ at::Tensor ReferenceTransformer::MakeMask(const Segment& segment, int32_t base, 
     row[0] = i < num_rows && base == 0 ? row[0] : 0.0f;
     if (i >= num_rows) continue;
     std::fill_n(row, base, 0.0f);
-    for (int32_t seen = first + i; seen >= 0; seen = ParentRow(segment, seen)) {
+    for (int32_t seen = first + i; seen >= 0; seen = segment.Parent(seen)) {
       row[base + seen] = 0.0f;
     }
   }
@@ -371,33 +322,16 @@ void ReferenceTransformer::Copy(std::span<const SlotCopy> copies) {
   }
 }
 
-absl::StatusOr<ModelConfig> ConfigFor(const WeightSource& weights,
-                                      const ReferenceOptions& options) {
-  ModelConfig config = weights.config();
-  if (options.context_length < 0 || options.context_length > config.context_length) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("context: expected a number in [1, ", config.context_length,
-                     "], the model's own, or 0, got ", options.context_length));
-  }
-  if (options.context_length > 0) config.context_length = options.context_length;
-  return config;
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<LanguageModel>> LoadReferenceModel(const WeightSource& weights,
-                                                                  const ReferenceOptions& options) {
-  PACELINE_ASSIGN_OR_RETURN(ModelConfig config, ConfigFor(weights, options));
-  if (options.num_threads < 0 || options.num_threads > 1024) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("threads: expected a number in [1, 1024], or 0, got ", options.num_threads));
-  }
+                                                                  const ModelOptions& options) {
+  PACELINE_ASSIGN_OR_RETURN(ModelConfig config, ConfigFor(weights.config(), options));
   return CallTorch([&]() -> absl::StatusOr<std::unique_ptr<LanguageModel>> {
     if (options.num_threads > 0) at::set_num_threads(options.num_threads);
     PACELINE_ASSIGN_OR_RETURN(const at::Device device, OpenDevice(options.device));
     PACELINE_ASSIGN_OR_RETURN(ReferenceWeights tensors, LoadReferenceWeights(weights, device));
-    const int64_t four_sequences = int64_t{4} * config.context_length;
-    const int64_t positions = options.max_positions > 0 ? options.max_positions : four_sequences;
+    const int64_t positions = options.CachePositions(config);
     return std::make_unique<ReferenceTransformer>(std::move(config), std::move(tensors), device,
                                                   positions);
   });

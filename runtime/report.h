@@ -17,6 +17,7 @@ using Json = nlohmann::ordered_json;  // Keys stay in the order in which they ar
 // What the engine's result does not say about its run.
 struct RunInfo {
   std::string model;             // Path of the target.
+  std::string engine;            // LanguageModel::Describe of the target.
   std::string draft = "none";    // Draft source by name.
   int32_t max_draft_tokens = 0;  // Tokens drafted a round at most; 0 without a draft.
   double load_ms = 0;            // Reading the models.

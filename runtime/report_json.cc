@@ -101,6 +101,7 @@ Json AnswerJson(const RunInfo& run, const GenerationResult& result, const Choice
   speculation.update(TelemetryJson(choice.telemetry));
   Json json;
   json["model"] = run.model;
+  json["engine"] = run.engine;
   json["text"] = choice.text;
   json["tokens"] = choice.tokens;
   json["finish_reason"] = AnswerEnding(choice);

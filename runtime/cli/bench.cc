@@ -127,8 +127,8 @@ void BenchRun::Progress(size_t index, const BenchSample& sample) const {
 
 BenchReport BenchRun::Report() const {
   const GenerateOptions& options = work_.options;
-  return {work_.run,        options.device, options.threads, options.max_tokens,
-          options.sampling, rule_,          *options.seed,   Summarise(samples_, *options.seed)};
+  return {work_.run, options.max_tokens, options.sampling,
+          rule_,     *options.seed,      Summarise(samples_, *options.seed)};
 }
 
 absl::Status BenchRun::Run() {

@@ -83,9 +83,8 @@ std::string Row(const BenchGroup& group) {
 std::string Header(const BenchReport& report) {
   const SamplingOptions& sampling = report.sampling;
   std::string text = absl::StrCat("model     ", report.run.model, "\n");
-  absl::StrAppend(&text, "machine   ", CpuName(), ", device ", report.device, ", threads ",
-                  report.threads == 0 ? "default" : absl::StrCat(report.threads), ", build ",
-                  PACELINE_BUILD_TYPE, "\n");
+  absl::StrAppend(&text, "machine   ", CpuName(), ", ", report.run.engine, ", build ", PACELINE_BUILD_TYPE,
+                  "\n");
   absl::StrAppend(&text, "draft     ", report.run.draft, ", up to ", report.run.max_draft_tokens,
                   " tokens a round, rule ", report.rule, "\n");
   absl::StrAppend(&text, "settings  temperature ", sampling.temperature, ", top-k ", sampling.top_k,
@@ -171,8 +170,7 @@ Json BenchJson(const BenchReport& report) {
   Json json;
   json["model"] = report.run.model;
   json["cpu"] = CpuName();
-  json["device"] = report.device;
-  json["threads"] = report.threads;
+  json["engine"] = report.run.engine;
   json["build_type"] = PACELINE_BUILD_TYPE;
   json["draft"] = report.run.draft;
   json["max_draft_tokens"] = report.run.max_draft_tokens;

@@ -45,8 +45,6 @@ struct BenchGroup {
 
 struct BenchReport {
   RunInfo run;
-  std::string device;
-  int32_t threads = 0;
   int32_t max_tokens = 0;
   SamplingOptions sampling;
   std::string rule;

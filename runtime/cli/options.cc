@@ -104,14 +104,22 @@ void AddPromptStyle(CLI::App& app, GenerateOptions& options) {
 
 void AddModel(CLI::App& app, GenerateOptions& options) {
   AddModelOption(app, options.model);
-  AddNumber<int32_t>(app, "--context,-c", options.context, "TOKENS",
+  AddNumber<int32_t>(app, "--context,-c", options.engine.context_length, "TOKENS",
                      "longest prompt and answer together (default 0: the model's own)")
       ->group(kModel);
-  app.add_option("--device", options.device, "cpu, cuda or cuda:N (default cpu)")
+  app.add_option("--engine", options.engine.engine,
+                 "fast, or reference: float32 in libtorch, the oracle (default: fast on cpu)")
       ->type_name("NAME")
       ->group(kModel);
-  AddNumber<int32_t>(app, "--threads,-t", options.threads, "N",
-                     "threads of one operation (default 0: one a core)")
+  app.add_option("--device", options.engine.device, "cpu, cuda or cuda:N (default cpu)")
+      ->type_name("NAME")
+      ->group(kModel);
+  app.add_option("--isa", options.engine.isa,
+                 "instruction set of the fast engine: portable, avx2 (default: the best here)")
+      ->type_name("NAME")
+      ->group(kModel);
+  AddNumber<int32_t>(app, "--threads,-t", options.engine.num_threads, "N",
+                     "threads of a pass (default 0: one a processor)")
       ->group(kModel);
 }
 

@@ -8,15 +8,14 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "models/model_options.h"
 #include "runtime/request.h"
 
 namespace paceline::cli {
 
 struct GenerateOptions {
-  std::string model;    // Path; default: environment PACELINE_MODEL.
-  int32_t context = 0;  // Tokens a sequence may have; 0 takes the model's own.
-  std::string device = "cpu";
-  int32_t threads = 0;  // 0 leaves the choice to libtorch.
+  std::string model;  // Path; default: environment PACELINE_MODEL.
+  ModelOptions engine;
 
   // Exactly one of the three is given.
   std::optional<std::string> prompt;  // "-" reads stdin.

@@ -47,11 +47,12 @@ absl::Status EncodePrompts(Workload& work) {
   return absl::OkStatus();
 }
 
-RunInfo RunInfoOf(const GenerateOptions& options, double load_ms) {
+RunInfo RunInfoOf(const GenerateOptions& options, const Session& session) {
   const SpeculationOptions& speculation = options.speculation;
   const bool drafts = speculation.draft != DraftKind::kNone;
-  return {options.model, std::string(DraftKindName(speculation.draft)),
-          drafts ? speculation.num_draft_tokens : 0, load_ms};
+  return {options.model, session.models().target->Describe(),
+          std::string(DraftKindName(speculation.draft)),
+          drafts ? speculation.num_draft_tokens : 0, session.load_ms()};
 }
 
 }  // namespace
@@ -70,7 +71,7 @@ absl::StatusOr<Workload> Prepare(GenerateOptions options) {
     const absl::Status status = work.engine->Check(work.requests[i]);
     if (!status.ok()) return InPrompt(status, work.prompts[i]);
   }
-  work.run = RunInfoOf(work.options, work.session.load_ms());
+  work.run = RunInfoOf(work.options, work.session);
   return work;
 }
 

@@ -53,10 +53,11 @@ absl::Status CheckOutput(const GenerateOptions& options) {
 
 absl::Status CheckModel(const GenerateOptions& options) {
   PACELINE_RETURN_IF_ERROR(Refuse(
-      options.context < 0,
-      absl::StrCat("--context: expected 0 (the model's own) or more, got ", options.context)));
-  return Refuse(options.threads < 0,
-                absl::StrCat("--threads: expected 0 (one a core) or more, got ", options.threads));
+      options.engine.context_length < 0,
+      absl::StrCat("--context: expected 0 (the model's own) or more, got ", options.engine.context_length)));
+  return Refuse(options.engine.num_threads < 0,
+                absl::StrCat("--threads: expected 0 (one a processor) or more, got ",
+                             options.engine.num_threads));
 }
 
 // The draft source, with the options that belong to another one refused. --draft none takes them
@@ -112,15 +113,17 @@ absl::Status NamingOptions(const absl::Status& status) {
       {"draft model", "--draft-model"},
       {"draft_min", "--draft-min"},
       {"draft_tokens", "--draft-tokens"},
+      {"engine", "--engine"},
       {"exit_layers", "--exit-layers"},
       {"frequency_penalty", "--frequency-penalty"},
+      {"isa", "--isa"},
       {"logit_bias", "--logit-bias"},
       {"logprobs", "--logprobs"},
       {"max_tokens", "--max-tokens"},
       {"min_p", "--min-p"},
       {"min_tokens", "--min-tokens"},
       {"ngram", "--ngram-max, --ngram-min"},
-      {"num_threads", "--threads"},
+      {"threads", "--threads"},
       {"presence_penalty", "--presence-penalty"},
       {"repetition_penalty", "--repetition-penalty"},
       {"stop", "--stop"},

@@ -7,7 +7,7 @@
 #include "base/status_macros.h"
 #include "base/stopwatch.h"
 #include "draft/vocabulary.h"
-#include "models/reference_transformer.h"
+#include "models/load_model.h"
 #include "runtime/cli/output.h"
 
 namespace paceline::cli {
@@ -25,16 +25,16 @@ absl::Status CompareDraft(const Tokenizer& target, const WeightSource& draft_wei
 
 absl::StatusOr<std::unique_ptr<LanguageModel>> LoadModel(const WeightSource& weights,
                                                          const std::string& path,
-                                                         const ReferenceOptions& reference,
+                                                         const ModelOptions& model_options,
                                                          bool quiet) {
   const std::string name = FileName(path);
   const bool progress = !quiet && ErrorIsTerminal();
   if (progress) Note(absl::StrFormat("loading %s ...", name));
   Stopwatch clock;
-  auto model = LoadReferenceModel(weights, reference);
+  auto model = paceline::LoadModel(weights, model_options);
   if (progress) Note("\r\033[K");
   if (!model.ok()) return NamingOptions(model.status());
-  if (!quiet) Note(absl::StrFormat("loaded %s in %.0f ms\n", name, clock.Lap()));
+  if (!quiet) Note(absl::StrFormat("loaded %s in %.0f ms: %s\n", name, clock.Lap(), (*model)->Describe()));
   return model;
 }
 
@@ -54,15 +54,15 @@ absl::StatusOr<Session> Session::Open(const GenerateOptions& options) {
 
 absl::Status Session::Load(const GenerateOptions& options, int32_t parallel) {
   Stopwatch clock;
-  ReferenceOptions reference{options.device, options.context, 0, options.threads};
-  const int32_t context = options.context > 0 ? options.context : weights_->config().context_length;
+  ModelOptions engine = options.engine;
+  const int32_t context = engine.context_length > 0 ? engine.context_length : weights_->config().context_length;
   // One sequence more than run together: a prompt is read before it is forked.
-  reference.max_positions = static_cast<int64_t>(context) * std::max(4, parallel + 1);
-  PACELINE_ASSIGN_OR_RETURN(target_, LoadModel(*weights_, options.model, reference, options.quiet));
+  engine.max_positions = static_cast<int64_t>(context) * std::max(4, parallel + 1);
+  PACELINE_ASSIGN_OR_RETURN(target_, LoadModel(*weights_, options.model, engine, options.quiet));
   if (draft_weights_ != nullptr) {
-    reference.context_length = std::min(context, draft_weights_->config().context_length);
+    engine.context_length = std::min(context, draft_weights_->config().context_length);
     PACELINE_ASSIGN_OR_RETURN(
-        draft_, LoadModel(*draft_weights_, options.draft_model, reference, options.quiet));
+        draft_, LoadModel(*draft_weights_, options.draft_model, engine, options.quiet));
   }
   load_ms_ = clock.Lap();
   return absl::OkStatus();

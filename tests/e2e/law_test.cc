@@ -3,7 +3,6 @@
 
 #include <array>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -34,11 +33,7 @@ constexpr int kTokens = 3;  // The law of the first three tokens, 4^3 = 64 cells
 constexpr int kThreads = 2;
 constexpr double kLeastPValue = 1e-4;
 
-// 10,000, or as many as PACELINE_LAW_SEQUENCES says.
-uint32_t NumSequences() {
-  const char* wanted = std::getenv("PACELINE_LAW_SEQUENCES");
-  return wanted == nullptr ? 10'000 : static_cast<uint32_t>(std::stoul(wanted));
-}
+constexpr uint32_t kSequences = 50'000;
 
 using Tokens = std::array<int32_t, kTokens>;
 using Counts = std::map<Tokens, int64_t>;
@@ -113,7 +108,7 @@ void Generate(Target& target, SequenceId prompt, Sequence::Parts parts, Sample& 
 
 // One thread's share of the sequences, with models of its own.
 Sample GenerateShare(const std::string& draft_path, int32_t num_draft_tokens, uint64_t seed) {
-  const ReferenceOptions options{.num_threads = 1};
+  const ModelOptions options{.num_threads = 1};
   const LoadedModel target_model(TinyModel(), options);
   const LoadedModel draft_model(draft_path, options);
   const Vocabulary vocabulary = VocabularyOf(*target_model.tokenizer);
@@ -123,7 +118,7 @@ Sample GenerateShare(const std::string& draft_path, int32_t num_draft_tokens, ui
   Target target(target_model.model.get());
   const SequenceId prompt = OrThrow(target.Start(request.prompt));
   Sample sample;
-  for (uint32_t stream = 0; stream < NumSequences() / kThreads; ++stream) {
+  for (uint32_t stream = 0; stream < kSequences / kThreads; ++stream) {
     std::unique_ptr<Drafter> drafter;
     if (num_draft_tokens > 0) {
       drafter =
@@ -169,7 +164,7 @@ TEST_P(LawTest, FirstThreeTokensFollowTheTargetExactly) {
 
   const testing::ChiSquare fit = testing::ChiSquareTest(samples[0].counts, law);
   std::printf("[law] K %d: %u sequences, acceptance %.3f, chi-square %.1f at %ld degrees, p %.4f\n",
-              num_draft_tokens, NumSequences(), samples[0].telemetry.AcceptanceRate().value_or(0),
+              num_draft_tokens, kSequences, samples[0].telemetry.AcceptanceRate().value_or(0),
               fit.statistic, static_cast<long>(fit.degrees), fit.p_value);
   EXPECT_GE(fit.p_value, kLeastPValue);
   if (num_draft_tokens > 0) {

@@ -13,7 +13,6 @@
 #include "models/chat_template.h"
 #include "models/slice.h"
 #include "runtime/engine.h"
-#include "target/target.h"
 #include "tests/support/loaded_model.h"
 #include "tests/support/prompts.h"
 #include "tests/support/status_matchers.h"
@@ -24,9 +23,6 @@ namespace {
 using testing::LoadedModel;
 using testing::OrThrow;
 namespace fs = std::filesystem;
-
-constexpr double kNearTie =
-    1e-3;  // Two best logits so close may change places with the pass's width.
 
 constexpr DraftKind kDrafts[] = {DraftKind::kNgram, DraftKind::kModel, DraftKind::kEarlyExit};
 
@@ -40,8 +36,8 @@ class RealModelTest : public ::testing::Test {
     const std::string sliced =
         (fs::temp_directory_path() / "paceline_first_20_layers.gguf").string();
     ASSERT_THAT(SliceModel(*path, sliced, 20), testing::IsOk());
-    target_ = std::make_unique<LoadedModel>(*path, ReferenceOptions{.context_length = 2048});
-    draft_ = std::make_unique<LoadedModel>(sliced, ReferenceOptions{.context_length = 2048});
+    target_ = std::make_unique<LoadedModel>(*path, ModelOptions{.context_length = 2048});
+    draft_ = std::make_unique<LoadedModel>(sliced, ModelOptions{.context_length = 2048});
     fs::remove(sliced);
   }
 
@@ -70,25 +66,7 @@ class RealModelTest : public ::testing::Test {
     return std::move(result.choices[0]);
   }
 
-  // Distance of the two best logits after the prompt and the first `length` tokens of `output`.
-  static double GapAfter(const GenerationRequest& request, const std::vector<int32_t>& output,
-                         size_t length) {
-    std::vector<int32_t> tokens = request.prompt;
-    tokens.insert(tokens.end(), output.begin(), output.begin() + length);
-    Target target(target_->model.get());
-    const SequenceId sequence = OrThrow(target.Start(tokens));
-    const TokenTree nothing;
-    const ScoreRequest score{sequence, tokens.back(), &nothing};
-    const Scores scores = OrThrow(target.Score({&score, 1}));
-    const LogProbs top =
-        RawLogProbs(scores.Row(0, -1), target_->tokenizer->vocab_size(), tokens.back(), 2);
-    EXPECT_THAT(target_->model->cache().Release(sequence), testing::IsOk());
-    return top.top[0].log_prob - top.top[1].log_prob;
-  }
-
   static void ExpectSameGreedyText(const std::vector<std::string>& prompts) {
-    int identical = 0;
-    int near_ties = 0;
     for (const std::string& prompt : prompts) {
       GenerationRequest request = RequestFor(prompt);
       request.sampling.temperature = 0;
@@ -97,22 +75,14 @@ class RealModelTest : public ::testing::Test {
       for (DraftKind draft : kDrafts) {
         request.speculation.draft = draft;
         const Choice drafted = Run(request);
-        if (drafted.tokens == plain.tokens) {
-          ++identical;
-          EXPECT_EQ(drafted.text, plain.text);
-          EXPECT_EQ(drafted.finish_reason, plain.finish_reason);
-          continue;
-        }
-        const auto first = std::mismatch(plain.tokens.begin(), plain.tokens.end(),
-                                         drafted.tokens.begin(), drafted.tokens.end());
-        const double gap = GapAfter(request, plain.tokens, first.first - plain.tokens.begin());
-        EXPECT_LE(gap, kNearTie) << DraftKindName(draft)
-                                 << " differs from plain decoding on: " << prompt;
-        ++near_ties;
+        EXPECT_EQ(drafted.tokens, plain.tokens) << DraftKindName(draft) << ": " << prompt;
+        EXPECT_EQ(drafted.text, plain.text);
+        EXPECT_EQ(drafted.finish_reason, plain.finish_reason);
+        EXPECT_GT(drafted.telemetry.num_accepted_tokens, 0) << DraftKindName(draft);
       }
     }
-    std::printf("[greedy] %zu prompts x 3 drafts: %d identical, %d differ at a near tie\n",
-                prompts.size(), identical, near_ties);
+    if (HasFailure()) return;
+    std::printf("[greedy] %zu prompts x 3 drafts: all identical\n", prompts.size());
   }
 
   static inline std::unique_ptr<LoadedModel> target_;
@@ -120,7 +90,7 @@ class RealModelTest : public ::testing::Test {
 };
 
 TEST_F(RealModelTest, GreedyTextIsTheSameWithEveryDraft) {
-  ExpectSameGreedyText(testing::DemoPrompts(2));
+  ExpectSameGreedyText(testing::DemoPrompts(5));
 }
 
 TEST_F(RealModelTest, DraftEqualToTheTargetIsAlwaysAccepted) {
@@ -146,7 +116,7 @@ TEST_F(RealModelTest, ExpectedAcceptanceOfAWorseDraftIsWhatIsObserved) {
   EXPECT_LE(expected, observed.high);
 }
 
-// Twenty Spec-Bench prompts: about twenty minutes. `test.sh --all` asks for it.
+// Twenty Spec-Bench prompts: minutes. `test.sh --all` asks for it.
 TEST_F(RealModelTest, DISABLED_GreedyTextIsTheSameOnSpecBench) {
   const auto prompts = testing::SpecBenchPrompts(20);
   if (!prompts) GTEST_SKIP() << "SKIPPED: PACELINE_SPEC_BENCH names no file of prompts";

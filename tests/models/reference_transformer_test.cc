@@ -31,7 +31,7 @@ using testing::Numbers;
 using testing::ReadJson;
 using testing::StatusIs;
 
-std::unique_ptr<LanguageModel> Load(const std::string& path, ReferenceOptions options = {}) {
+std::unique_ptr<LanguageModel> Load(const std::string& path, ModelOptions options = {}) {
   auto source = OpenModel(path);
   EXPECT_THAT(source, IsOk());
   auto model = LoadReferenceModel(**source, options);

@@ -33,7 +33,7 @@ GenerationResult SomeResult() {
 
 TEST(ReportJsonTest, AnswerHasEveryPart) {
   const GenerationResult result = SomeResult();
-  const Json json = AnswerJson({"m.gguf", "ngram", 4, 90}, result, result.choices[0]);
+  const Json json = AnswerJson({"m.gguf", "an engine", "ngram", 4, 90}, result, result.choices[0]);
   EXPECT_EQ(json["text"], "one two");
   EXPECT_EQ(json["finish_reason"], "length");
   EXPECT_EQ(json["usage"]["total_tokens"], 14);
@@ -88,7 +88,7 @@ TEST(ReportJsonTest, IllFormedBytesAreReplaced) {
 TEST(SummaryTextTest, SaysWhatWasAccepted) {
   const GenerationResult result = SomeResult();
   Summary summary;
-  summary.run = {"m.gguf", "ngram", 4, 90};
+  summary.run = {"m.gguf", "an engine", "ngram", 4, 90};
   summary.seed = 11;
   summary.Add(result, result.choices[0]);
   const std::string text = SummaryText(summary);

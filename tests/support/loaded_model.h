@@ -1,11 +1,11 @@
-// A model file, its tokenizer and its reference engine, for tests that run real checkpoints.
+// A model file, its tokenizer and an engine, for tests that run real checkpoints.
 #pragma once
 
 #include <memory>
 #include <stdexcept>
 #include <string>
 
-#include "models/reference_transformer.h"
+#include "models/load_model.h"
 #include "models/tokenizer.h"
 #include "models/weight_source.h"
 #include "runtime/engine.h"
@@ -23,10 +23,10 @@ struct LoadedModel {
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<LanguageModel> model;
 
-  explicit LoadedModel(const std::string& path, const ReferenceOptions& options = {})
+  explicit LoadedModel(const std::string& path, const ModelOptions& options = {})
       : weights(OrThrow(OpenModel(path))),
         tokenizer(OrThrow(Tokenizer::Create(weights->tokenizer()))),
-        model(OrThrow(LoadReferenceModel(*weights, options))) {}
+        model(OrThrow(LoadModel(*weights, options))) {}
 
   EngineModels ForEngine(LanguageModel* draft = nullptr) const {
     return {model.get(), draft, VocabularyOf(*tokenizer)};

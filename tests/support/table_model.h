@@ -51,6 +51,7 @@ class TableModel : public LanguageModel, private KvStorage {
   int32_t context_length() const override { return context_length_; }
   int32_t num_layers() const override { return 4; }
   int64_t logit_width() const override { return vocab_size_; }
+  std::string Describe() const override { return "table of logits"; }
 
   // The next pass fails with `status`.
   void FailNext(absl::Status status) { fail_next_ = std::move(status); }

@@ -1,0 +1,566 @@
+#include "models/cpu/cpu_transformer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <new>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "base/thread_pool.h"
+#include "models/cpu/cpu_weights.h"
+#include "models/cpu/isa.h"
+#include "models/cpu/page_store.h"
+
+// Shapes: M rows of a pass, H hidden, N query heads in G groups, D head size, F feed-forward, V
+// vocabulary, P positions of a page.
+namespace paceline {
+namespace cpu {
+namespace {
+
+constexpr int64_t kPage = KvCache::kPageSize;
+constexpr int64_t kChunkPages = kAttentionChunk / kPage;
+constexpr int64_t kMaxRows = 128;        // Rows of a pass; a prompt is cut into such.
+constexpr int64_t kMaxPartials = 2048;   // (row, chunk) pairs of a pass.
+
+// A segment of the batch while it runs: where each position of its sequence lies.
+struct SegmentPlan {
+  const Segment* segment;
+  int32_t base = 0;             // Positions that were cached before.
+  bool chain = true;            // Each row continues the one before.
+  std::vector<int64_t> slots;   // Of the cached positions, then of the rows.
+};
+
+struct Row {
+  const SegmentPlan* plan;
+  int32_t index = 0;      // Among the segment's rows.
+  int32_t position = 0;
+  int64_t output = -1;    // Its row of the logits; -1 if none is wanted.
+  std::vector<int64_t> tail;  // In a tree: slots of its ancestors among the rows, and its own.
+
+  int32_t token() const { return plan->segment->tokens[index]; }
+  int64_t slot() const { return plan->slots[plan->base + index]; }
+  int64_t num_chunks() const { return position / kAttentionChunk + 1; }
+  // Whether the positions of page `page` lie in one page of the cache, in their order.
+  bool InOrder(int64_t page) const { return plan->chain || (page + 1) * kPage <= plan->base; }
+  int64_t SlotOf(int64_t at) const {
+    if (plan->chain || at < plan->base) return plan->slots[at];
+    return tail[at - plan->base];
+  }
+};
+
+// Rows of activations and their int8 form.
+struct ActivationBuffer {
+  void Resize(int64_t num_rows, int64_t num_columns) {
+    columns = num_columns;
+    values.resize(num_rows * columns);
+    quants.resize(num_rows * columns);
+    scales.resize(num_rows * (columns / kBlock));
+    sums.resize(num_rows * (columns / kBlock));
+  }
+  float* Row(int64_t row) { return values.data() + row * columns; }
+  Activations View() const {
+    return {values.data(), quants.data(), scales.data(), sums.data(), columns};
+  }
+  // Quantises columns [first, last) of a row, whole blocks.
+  void Quantise(const Kernels& kernels, int64_t row, int64_t first, int64_t last) {
+    if (columns % kBlock != 0) return;  // Only float weights have such inputs.
+    const int64_t block = (row * columns + first) / kBlock;
+    kernels.quantise(Row(row) + first, last - first, quants.data() + row * columns + first,
+                     scales.data() + block, sums.data() + block);
+  }
+
+  int64_t columns = 0;
+  std::vector<float> values;
+  std::vector<int8_t> quants;
+  std::vector<float> scales;
+  std::vector<int32_t> sums;
+};
+
+// One piece of attention: a chunk of positions for one row and group.
+struct AttentionUnit {
+  int32_t row;
+  int32_t group;
+  int32_t chunk;
+};
+
+// What the threads of a pass share. Sized for the largest pass so far.
+struct Workspace {
+  std::vector<Row> rows;
+  std::vector<AttentionUnit> units;
+  std::vector<int64_t> first_partial;  // [M]: of (row, chunk) pairs
+  std::vector<float> hidden;           // [M, H] the residual stream
+  ActivationBuffer normed;             // [M, H]
+  std::vector<float> projected;        // [M, (N + 2 G) D] queries, keys, values
+  std::vector<float> largest;          // [partials, N]
+  std::vector<float> mass;             // [partials, N]
+  std::vector<float> weighted;         // [partials, N, D]
+  ActivationBuffer attended;           // [M, N D]
+  std::vector<float> gate;             // [M, F]
+  std::vector<float> up;               // [M, F]
+  ActivationBuffer inside;             // [M, F]
+  std::vector<float> delta;            // [M, H] what a projection adds to the residual stream
+  ActivationBuffer wanted;             // [wanted rows, H]
+};
+
+// What a thread has for itself.
+struct ThreadScratch {
+  std::vector<float> scores;      // [N / G, kAttentionChunk]
+  std::vector<uint16_t> keys;     // [kChunkPages, D, P]
+  std::vector<uint16_t> values;   // [kChunkPages, P, D]
+  std::vector<uint16_t> halves;   // [2, D]
+  std::vector<const float*> weighted;  // [chunks]
+  std::vector<float> largest;          // [chunks]
+  std::vector<float> mass;             // [chunks]
+};
+
+class CpuTransformer : public LanguageModel {
+ public:
+  CpuTransformer(ModelConfig config, Weights weights, const Kernels& kernels, int32_t num_threads,
+                 int64_t max_positions)
+      : config_(std::move(config)),
+        weights_(std::move(weights)),
+        kernels_(kernels),
+        store_(config_.num_layers, config_.num_kv_heads, config_.head_dim),
+        cache_(&store_, max_positions),
+        pool_(num_threads),
+        scratch_(num_threads) {
+    BuildRotation();
+    for (ThreadScratch& scratch : scratch_) SizeScratch(scratch);
+  }
+
+  absl::StatusOr<ForwardOutput> Forward(const ForwardBatch& batch) override;
+
+  KvCache& cache() override { return cache_; }
+  int32_t context_length() const override { return config_.context_length; }
+  int32_t num_layers() const override { return config_.num_layers; }
+  int64_t logit_width() const override { return config_.vocab_size; }
+  std::string Describe() const override {
+    return absl::StrCat("fast engine, ", kernels_.name, ", ", pool_.num_threads(), " threads");
+  }
+
+ private:
+  int64_t query_size() const { return int64_t{config_.num_heads} * config_.head_dim; }
+  int64_t key_size() const { return int64_t{config_.num_kv_heads} * config_.head_dim; }
+  int64_t projected_size() const { return query_size() + 2 * key_size(); }
+  int64_t num_rows() const { return static_cast<int64_t>(work_.rows.size()); }
+
+  void BuildRotation();
+  void SizeScratch(ThreadScratch& scratch) const;
+  absl::Status Run(const ForwardBatch& batch, ForwardOutput& output);
+  void RunPass(std::vector<Row> rows, int32_t num_layers, ForwardOutput& output);
+  void SizeWorkspace();
+
+  // The regions of a pass, each run by every thread on its part, a barrier between them.
+  void Embed(int32_t thread);
+  void Norm(int32_t thread, const std::vector<float>& weight);
+  void Project(int32_t thread, int32_t layer);
+  void Attend(int32_t thread, int32_t layer);
+  void Combine(int32_t thread);
+  void AddProduct(int32_t thread, const PackedMatrix& matrix, const ActivationBuffer& x);
+  void FeedForward(int32_t thread, const LayerWeights& layer);
+  void NormWanted(int32_t thread);
+  void Head(int32_t thread, ForwardOutput& output);
+  void Layer(int32_t thread, int32_t layer);
+
+  void Rotate(float* head, int32_t position) const;
+  void FinishHead(int64_t row, int64_t head, int32_t layer, ThreadScratch& scratch);
+  void AttendUnit(const AttentionUnit& unit, int32_t layer, ThreadScratch& scratch);
+
+  ModelConfig config_;
+  Weights weights_;
+  const Kernels& kernels_;
+  PageStore store_;
+  KvCache cache_;
+  ThreadPool pool_;
+  std::vector<ThreadScratch> scratch_;
+  Workspace work_;
+  std::vector<float> cosines_;  // [context, D / 2]
+  std::vector<float> sines_;    // [context, D / 2]
+};
+
+// Angle of pair i at position t: t * base^(-2i / D).
+void CpuTransformer::BuildRotation() {
+  const int64_t pairs = config_.head_dim / 2;
+  cosines_.resize(config_.context_length * pairs);
+  sines_.resize(config_.context_length * pairs);
+  for (int64_t i = 0; i < pairs; ++i) {
+    const double frequency =
+        std::pow(config_.rope_base, -2.0 * static_cast<double>(i) / config_.head_dim);
+    for (int64_t t = 0; t < config_.context_length; ++t) {
+      cosines_[t * pairs + i] = static_cast<float>(std::cos(static_cast<double>(t) * frequency));
+      sines_[t * pairs + i] = static_cast<float>(std::sin(static_cast<double>(t) * frequency));
+    }
+  }
+}
+
+// A pair (a, b) turns to (a cos - b sin, b cos + a sin); pairs are neighbours or lie in the two
+// halves of a head.
+void CpuTransformer::Rotate(float* head, int32_t position) const {
+  const int64_t pairs = config_.head_dim / 2;
+  const float* cosines = cosines_.data() + position * pairs;
+  const float* sines = sines_.data() + position * pairs;
+  const int64_t step = config_.rope_interleaved ? 1 : pairs;
+  const int64_t stride = config_.rope_interleaved ? 2 : 1;
+  for (int64_t i = 0; i < pairs; ++i) {
+    float& a = head[i * stride];
+    float& b = head[i * stride + step];
+    const float turned = a * cosines[i] - b * sines[i];
+    b = b * cosines[i] + a * sines[i];
+    a = turned;
+  }
+}
+
+void CpuTransformer::SizeScratch(ThreadScratch& scratch) const {
+  const int64_t dim = config_.head_dim;
+  const int64_t chunks = config_.context_length / kAttentionChunk + 1;
+  scratch.scores.resize(config_.num_heads / config_.num_kv_heads * kAttentionChunk);
+  scratch.keys.resize(kAttentionChunk * dim);
+  scratch.values.resize(kAttentionChunk * dim);
+  scratch.halves.resize(2 * dim);
+  scratch.weighted.resize(chunks);
+  scratch.largest.resize(chunks);
+  scratch.mass.resize(chunks);
+}
+
+absl::StatusOr<ForwardOutput> CpuTransformer::Forward(const ForwardBatch& batch) {
+  PACELINE_RETURN_IF_ERROR(CheckBatch(batch, config_, cache_));
+  std::vector<int32_t> lengths;
+  for (const Segment& segment : batch.segments) lengths.push_back(cache_.Length(segment.sequence));
+  ForwardOutput output;
+  output.width = config_.vocab_size;
+  absl::Status status;
+  try {
+    status = Run(batch, output);
+  } catch (const std::bad_alloc&) {
+    status = absl::ResourceExhaustedError("memory: expected room for a pass, got none");
+  }
+  if (status.ok()) return output;
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    PACELINE_RETURN_IF_ERROR(cache_.Truncate(batch.segments[i].sequence, lengths[i]));
+  }
+  return status;
+}
+
+SegmentPlan PlanSegment(const Segment& segment, int32_t base, std::vector<int64_t> slots) {
+  SegmentPlan plan{&segment, base, true, std::move(slots)};
+  for (int32_t i = 0; i < static_cast<int32_t>(segment.tokens.size()); ++i) {
+    plan.chain = plan.chain && segment.Parent(i) == i - 1;
+  }
+  return plan;
+}
+
+Row PlanRow(const SegmentPlan& plan, int32_t index) {
+  Row row{&plan, index, 0, -1, {}};
+  if (plan.chain) {
+    row.position = plan.base + index;
+    return row;
+  }
+  for (int32_t i = index; i >= 0; i = plan.segment->Parent(i)) {
+    row.tail.push_back(plan.slots[plan.base + i]);
+  }
+  std::reverse(row.tail.begin(), row.tail.end());
+  row.position = plan.base + static_cast<int32_t>(row.tail.size()) - 1;
+  return row;
+}
+
+absl::Status CpuTransformer::Run(const ForwardBatch& batch, ForwardOutput& output) {
+  std::vector<SegmentPlan> plans;
+  plans.reserve(batch.segments.size());
+  int64_t num_wanted = 0;
+  std::vector<Row> rows;
+  int64_t num_partials = 0;
+  const auto run = [&] {
+    if (rows.empty()) return;
+    RunPass(std::move(rows), batch.num_layers > 0 ? batch.num_layers : config_.num_layers, output);
+    rows.clear();
+    num_partials = 0;
+  };
+  for (const Segment& segment : batch.segments) {
+    const int32_t base = cache_.Length(segment.sequence);
+    const auto count = static_cast<int32_t>(segment.tokens.size());
+    PACELINE_RETURN_IF_ERROR(cache_.Append(segment.sequence, count).status());
+    plans.push_back(PlanSegment(segment, base, cache_.Slots(segment.sequence)));
+    num_wanted += segment.wish == RowWish::kAll ? count : segment.wish == RowWish::kLast;
+  }
+  output.logits.resize(num_wanted * output.width);
+  int64_t next_output = 0;
+  for (const SegmentPlan& plan : plans) {
+    for (int32_t i = 0; i < static_cast<int32_t>(plan.segment->tokens.size()); ++i) {
+      Row row = PlanRow(plan, i);
+      if (plan.segment->Wants(i)) row.output = next_output++;
+      const auto full = static_cast<int64_t>(rows.size()) == kMaxRows;
+      if (full || num_partials + row.num_chunks() > kMaxPartials) run();
+      num_partials += row.num_chunks();
+      rows.push_back(std::move(row));
+    }
+  }
+  run();
+  return absl::OkStatus();
+}
+
+void CpuTransformer::SizeWorkspace() {
+  const int64_t rows = num_rows();
+  int64_t num_partials = 0;
+  work_.first_partial.clear();
+  work_.units.clear();
+  for (int32_t row = 0; row < rows; ++row) {
+    work_.first_partial.push_back(num_partials);
+    const auto chunks = static_cast<int32_t>(work_.rows[row].num_chunks());
+    num_partials += chunks;
+    for (int32_t group = 0; group < config_.num_kv_heads; ++group) {
+      for (int32_t chunk = 0; chunk < chunks; ++chunk) work_.units.push_back({row, group, chunk});
+    }
+  }
+  int64_t num_wanted = 0;
+  for (const Row& row : work_.rows) num_wanted += row.output >= 0;
+  const int64_t hidden = config_.hidden_size;
+  const int64_t inner = config_.feed_forward_size;
+  work_.hidden.resize(rows * hidden);
+  work_.normed.Resize(rows, hidden);
+  work_.projected.resize(rows * projected_size());
+  work_.largest.resize(num_partials * config_.num_heads);
+  work_.mass.resize(num_partials * config_.num_heads);
+  work_.weighted.resize(num_partials * query_size());
+  work_.attended.Resize(rows, query_size());
+  work_.gate.resize(rows * inner);
+  work_.up.resize(rows * inner);
+  work_.inside.Resize(rows, inner);
+  work_.delta.resize(rows * hidden);
+  work_.wanted.Resize(num_wanted, hidden);
+}
+
+void CpuTransformer::RunPass(std::vector<Row> rows, int32_t num_layers, ForwardOutput& output) {
+  work_.rows = std::move(rows);
+  SizeWorkspace();
+  pool_.Run([&](int32_t thread) {
+    Embed(thread);
+    for (int32_t layer = 0; layer < num_layers; ++layer) Layer(thread, layer);
+    NormWanted(thread);
+    pool_.Wait();
+    Head(thread, output);
+  });
+}
+
+void CpuTransformer::Layer(int32_t thread, int32_t layer) {
+  const LayerWeights& weights = weights_.layers[layer];
+  Norm(thread, weights.attention_norm);
+  pool_.Wait();
+  Project(thread, layer);
+  pool_.Wait();
+  Attend(thread, layer);
+  pool_.Wait();
+  Combine(thread);
+  pool_.Wait();
+  AddProduct(thread, weights.attention_out, work_.attended);
+  pool_.Wait();
+  Norm(thread, weights.feed_norm);
+  pool_.Wait();
+  FeedForward(thread, weights);
+  pool_.Wait();
+  AddProduct(thread, weights.down, work_.inside);
+  pool_.Wait();
+}
+
+void CpuTransformer::Embed(int32_t thread) {
+  const auto [first, last] = PartOf(num_rows(), thread, pool_.num_threads());
+  for (int64_t row = first; row < last; ++row) {
+    weights_.embedding->Unpack(work_.rows[row].token(),
+                               work_.hidden.data() + row * config_.hidden_size);
+  }
+}
+
+// Rows are divided as in Embed, so that no barrier is needed before the first norm.
+void CpuTransformer::Norm(int32_t thread, const std::vector<float>& weight) {
+  const int64_t hidden = config_.hidden_size;
+  const auto [first, last] = PartOf(num_rows(), thread, pool_.num_threads());
+  for (int64_t row = first; row < last; ++row) {
+    kernels_.rms_norm(work_.hidden.data() + row * hidden, weight.data(), hidden,
+                      config_.rms_norm_epsilon, work_.normed.Row(row));
+    work_.normed.Quantise(kernels_, row, 0, hidden);
+  }
+}
+
+// Queries, keys and values by heads: a thread turns the heads that it has computed, and writes keys
+// and values to the cache.
+void CpuTransformer::Project(int32_t thread, int32_t layer) {
+  const LayerWeights& weights = weights_.layers[layer];
+  const int64_t dim = config_.head_dim;
+  const int64_t heads = config_.num_heads + 2 * int64_t{config_.num_kv_heads};
+  const auto [first, last] = PartOf(heads, thread, pool_.num_threads());
+  int64_t begin = 0;
+  for (const PackedMatrix* matrix : {&weights.query, &weights.key, &weights.value}) {
+    const int64_t end = begin + matrix->rows() / dim;
+    const int64_t from = std::max(first, begin);
+    const int64_t to = std::min(last, end);
+    if (from < to) {
+      kernels_.multiply(*matrix, work_.normed.View(), num_rows(), (from - begin) * dim / kTileRows,
+                        (to - begin) * dim / kTileRows, work_.projected.data() + begin * dim,
+                        projected_size());
+    }
+    begin = end;
+  }
+  for (int64_t row = 0; row < num_rows(); ++row) {
+    for (int64_t head = first; head < last; ++head) FinishHead(row, head, layer, scratch_[thread]);
+  }
+}
+
+void CpuTransformer::FinishHead(int64_t row, int64_t head, int32_t layer, ThreadScratch& scratch) {
+  const int64_t dim = config_.head_dim;
+  const int64_t first_key = config_.num_heads;
+  const int64_t first_value = first_key + config_.num_kv_heads;
+  float* values = work_.projected.data() + row * projected_size() + head * dim;
+  const Row& at = work_.rows[row];
+  if (head < first_value) Rotate(values, at.position);
+  if (head < first_key) {
+    const float scale = 1.0f / std::sqrt(static_cast<float>(dim));
+    for (int64_t d = 0; d < dim; ++d) values[d] *= scale;
+    return;
+  }
+  kernels_.to_half(values, dim, scratch.halves.data());
+  if (head < first_value) {
+    store_.WriteKey(layer, at.slot(), static_cast<int32_t>(head - first_key),
+                    scratch.halves.data());
+  } else {
+    store_.WriteValue(layer, at.slot(), static_cast<int32_t>(head - first_value),
+                      scratch.halves.data());
+  }
+}
+
+void CpuTransformer::Attend(int32_t thread, int32_t layer) {
+  const auto count = static_cast<int64_t>(work_.units.size());
+  const auto [first, last] = PartOf(count, thread, pool_.num_threads());
+  for (int64_t i = first; i < last; ++i) AttendUnit(work_.units[i], layer, scratch_[thread]);
+}
+
+void CpuTransformer::AttendUnit(const AttentionUnit& unit, int32_t layer, ThreadScratch& scratch) {
+  const Row& row = work_.rows[unit.row];
+  const int64_t dim = config_.head_dim;
+  const int64_t heads = config_.num_heads / config_.num_kv_heads;
+  const int64_t first = unit.chunk * kAttentionChunk;
+  const int64_t count = std::min(kAttentionChunk, row.position + 1 - first);
+  const uint16_t* keys[kChunkPages];
+  const uint16_t* values[kChunkPages];
+  for (int64_t page = 0; page * kPage < count; ++page) {
+    const int64_t at = first + page * kPage;
+    if (row.InOrder(at / kPage)) {
+      keys[page] = store_.Keys(layer, row.SlotOf(at) / kPage, unit.group);
+      values[page] = store_.Values(layer, row.SlotOf(at) / kPage, unit.group);
+      continue;
+    }
+    uint16_t* gathered_keys = scratch.keys.data() + page * kPage * dim;
+    uint16_t* gathered_values = scratch.values.data() + page * kPage * dim;
+    for (int64_t i = 0; i < kPage && at + i <= row.position; ++i) {
+      store_.Gather(layer, row.SlotOf(at + i), unit.group, i, gathered_keys, gathered_values);
+    }
+    keys[page] = gathered_keys;
+    values[page] = gathered_values;
+  }
+  const int64_t partial =
+      (work_.first_partial[unit.row] + unit.chunk) * config_.num_heads + unit.group * heads;
+  kernels_.attend({work_.projected.data() + unit.row * projected_size() + unit.group * heads * dim,
+                   keys, values, count, dim, heads, scratch.scores.data(),
+                   work_.largest.data() + partial, work_.mass.data() + partial,
+                   work_.weighted.data() + partial * dim});
+}
+
+void CpuTransformer::Combine(int32_t thread) {
+  const int64_t dim = config_.head_dim;
+  const int64_t heads = config_.num_heads;
+  ThreadScratch& scratch = scratch_[thread];
+  const auto [first, last] = PartOf(num_rows(), thread, pool_.num_threads());
+  for (int64_t row = first; row < last; ++row) {
+    const int64_t chunks = work_.rows[row].num_chunks();
+    for (int64_t head = 0; head < heads; ++head) {
+      for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+        const int64_t partial = (work_.first_partial[row] + chunk) * heads + head;
+        scratch.weighted[chunk] = work_.weighted.data() + partial * dim;
+        scratch.largest[chunk] = work_.largest[partial];
+        scratch.mass[chunk] = work_.mass[partial];
+      }
+      kernels_.combine(scratch.weighted.data(), scratch.largest.data(), scratch.mass.data(), chunks,
+                       dim, work_.attended.Row(row) + head * dim);
+    }
+    work_.attended.Quantise(kernels_, row, 0, query_size());
+  }
+}
+
+// Adds matrix * x to the residual stream, by columns.
+void CpuTransformer::AddProduct(int32_t thread, const PackedMatrix& matrix,
+                                const ActivationBuffer& x) {
+  const int64_t hidden = config_.hidden_size;
+  const auto [first, last] = PartOf(matrix.num_tiles(), thread, pool_.num_threads());
+  kernels_.multiply(matrix, x.View(), num_rows(), first, last, work_.delta.data(), hidden);
+  for (int64_t row = 0; row < num_rows(); ++row) {
+    const int64_t end = row * hidden + std::min(hidden, last * kTileRows);
+    for (int64_t i = row * hidden + first * kTileRows; i < end; ++i) {
+      work_.hidden[i] += work_.delta[i];
+    }
+  }
+}
+
+// Gate and up by whole blocks of the down projection's inputs, which the thread then quantises.
+void CpuTransformer::FeedForward(int32_t thread, const LayerWeights& weights) {
+  const int64_t inner = config_.feed_forward_size;
+  const auto [first, last] = PartOf(inner, thread, pool_.num_threads(), kBlock);
+  const int64_t first_tile = first / kTileRows;
+  const int64_t last_tile = (last + kTileRows - 1) / kTileRows;
+  kernels_.multiply(weights.gate, work_.normed.View(), num_rows(), first_tile, last_tile,
+                    work_.gate.data(), inner);
+  kernels_.multiply(weights.up, work_.normed.View(), num_rows(), first_tile, last_tile,
+                    work_.up.data(), inner);
+  for (int64_t row = 0; row < num_rows(); ++row) {
+    kernels_.silu_multiply(work_.gate.data() + row * inner + first,
+                           work_.up.data() + row * inner + first, last - first,
+                           work_.inside.Row(row) + first);
+    work_.inside.Quantise(kernels_, row, first, last);
+  }
+}
+
+void CpuTransformer::NormWanted(int32_t thread) {
+  const int64_t hidden = config_.hidden_size;
+  const auto [first, last] = PartOf(num_rows(), thread, pool_.num_threads());
+  const auto wants = [](const Row& row) { return row.output >= 0; };
+  int64_t next = std::count_if(work_.rows.begin(), work_.rows.begin() + first, wants);
+  for (int64_t row = first; row < last; ++row) {
+    if (!wants(work_.rows[row])) continue;
+    kernels_.rms_norm(work_.hidden.data() + row * hidden, weights_.output_norm.data(), hidden,
+                      config_.rms_norm_epsilon, work_.wanted.Row(next));
+    work_.wanted.Quantise(kernels_, next++, 0, hidden);
+  }
+}
+
+// Wanted rows follow each other in the logits as in the pass.
+void CpuTransformer::Head(int32_t thread, ForwardOutput& output) {
+  const auto wants = [](const Row& row) { return row.output >= 0; };
+  const auto first_wanted = std::find_if(work_.rows.begin(), work_.rows.end(), wants);
+  if (first_wanted == work_.rows.end()) return;
+  const auto num_wanted = std::count_if(first_wanted, work_.rows.end(), wants);
+  const auto [first, last] = PartOf(weights_.head->num_tiles(), thread, pool_.num_threads());
+  kernels_.multiply(*weights_.head, work_.wanted.View(), num_wanted, first, last,
+                    output.logits.data() + first_wanted->output * output.width, output.width);
+}
+
+}  // namespace
+}  // namespace cpu
+
+absl::StatusOr<std::unique_ptr<LanguageModel>> LoadCpuModel(const WeightSource& weights,
+                                                            const ModelOptions& options) {
+  PACELINE_ASSIGN_OR_RETURN(ModelConfig config, ConfigFor(weights.config(), options));
+  PACELINE_ASSIGN_OR_RETURN(const cpu::Kernels* kernels, cpu::KernelsNamed(options.isa));
+  if (config.head_dim % cpu::kTileRows != 0) {
+    return absl::UnimplementedError(absl::StrCat("head size: expected a multiple of ",
+                                                 cpu::kTileRows, " for the fast engine, got ",
+                                                 config.head_dim));
+  }
+  const auto processors = static_cast<int32_t>(std::max(1u, std::thread::hardware_concurrency()));
+  const int32_t threads = options.num_threads > 0 ? options.num_threads : processors;
+  PACELINE_ASSIGN_OR_RETURN(cpu::Weights packed, cpu::LoadWeights(weights));
+  const int64_t positions = options.CachePositions(config);
+  return std::make_unique<cpu::CpuTransformer>(std::move(config), std::move(packed), *kernels,
+                                               threads, positions);
+}
+
+}  // namespace paceline

@@ -1,0 +1,68 @@
+// What the fast engine computes in vectors, as a table of functions for each instruction set.
+//
+// Promise: what a kernel gives for a row is a function of that row alone. It does not depend on how
+// many rows are given with it, on their order, or on the range of tiles asked for. Every sum is
+// taken in one fixed order; integers within a block of 32 inputs, float32 across blocks.
+#pragma once
+
+#include <cstdint>
+
+#include "models/cpu/packed_matrix.h"
+
+namespace paceline::cpu {
+
+// Rows of activations [M, columns], as floats and, where columns are a multiple of 32, as int8 with
+// one scale a block: value = scales * quants. Not owned.
+struct Activations {
+  const float* values;   // [M, columns]
+  const int8_t* quants;  // [M, columns] in [-127, 127]
+  const float* scales;   // [M, columns / 32]
+  const int32_t* sums;   // [M, columns / 32]: of the quants
+  int64_t columns;
+};
+
+// One (row, group of heads, chunk of positions) of attention. H query heads share the keys and
+// values of a group; D is the head size, P = KvCache::kPageSize.
+struct AttentionChunk {
+  const float* queries;             // [H, D], times 1 / sqrt(D)
+  const uint16_t* const* keys;      // [ceil(count / P)] pages of halves [D][P]
+  const uint16_t* const* values;    // [ceil(count / P)] pages of halves [P][D]
+  int64_t count;                    // Positions of the chunk, at most kAttentionChunk.
+  int64_t head_dim;
+  int64_t num_heads;                // H
+  float* scores;                    // Scratch [H, kAttentionChunk]
+  // Results, for each head: the largest score, the sum of exp(score - largest), and the values
+  // weighted by the exponentials.
+  float* largest;   // [H]
+  float* mass;      // [H]
+  float* weighted;  // [H, D]
+};
+
+inline constexpr int64_t kAttentionChunk = 128;
+
+struct Kernels {
+  const char* name;
+
+  // y[m, 8t .. 8t + 8) = x[m] . W[8t .. 8t + 8) for the tiles [first, last) and rows [0, num_rows).
+  // y has rows of `stride` floats; columns of the last tile beyond the matrix are not written.
+  void (*multiply)(const PackedMatrix& matrix, const Activations& x, int64_t num_rows,
+                   int64_t first_tile, int64_t last_tile, float* y, int64_t stride);
+  // One row to int8. A block that holds anything but finite numbers gets a scale of NaN.
+  void (*quantise)(const float* values, int64_t columns, int8_t* quants, float* scales,
+                   int32_t* sums);
+  // y = x / sqrt(mean(x^2) + epsilon) * weight
+  void (*rms_norm)(const float* x, const float* weight, int64_t columns, float epsilon, float* y);
+  // y = gate / (1 + exp(-gate)) * up
+  void (*silu_multiply)(const float* gate, const float* up, int64_t count, float* y);
+  // y = sum over chunks of exp(largest - the largest of all) * weighted, divided by the same sum of
+  // masses; for one head, in the order of the chunks.
+  void (*combine)(const float* const* weighted, const float* largest, const float* mass,
+                  int64_t num_chunks, int64_t head_dim, float* y);
+  void (*to_half)(const float* from, int64_t count, uint16_t* to);
+  void (*attend)(const AttentionChunk& chunk);
+};
+
+const Kernels& PortableKernels();
+const Kernels& Avx2Kernels();
+
+}  // namespace paceline::cpu

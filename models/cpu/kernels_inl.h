@@ -1,0 +1,485 @@
+// The kernels, written once in the operations of an instruction set `S` (simd_*.h) and instantiated
+// by one file for each. Nothing but templates on S: no function of one instruction set can be taken
+// for that of another when the program is linked.
+#pragma once
+
+#include <cstdint>
+
+#include "models/cpu/kernels.h"
+#include "models/kv_cache.h"
+
+namespace paceline::cpu {
+
+#define PACELINE_INLINE inline __attribute__((always_inline))
+
+// --- Matrix times rows ---
+
+// Rows that share a tile once it is unpacked.
+inline constexpr int64_t kRowsTogether = 4;
+
+// Formats: how a block of 32 inputs x 8 rows gives its products with a row of activations. `Use` is
+// called for each group j of four inputs, in order.
+template <typename S>
+struct Nibbles {
+  struct Products {
+    typename S::Sums sums = S::ZeroSums();
+  };
+  static constexpr int64_t kQuantBytes = 128;
+
+  template <typename Use>
+  static PACELINE_INLINE void ForEachGroup(const uint8_t* quants, Use use) {
+#pragma GCC unroll 4
+    for (int group = 0; group < 4; ++group) {
+      const auto bytes = S::LoadBytes(quants + 32 * group);
+      use(2 * group, S::LowNibbles(bytes));
+      use(2 * group + 1, S::HighNibbles(bytes));
+    }
+  }
+  static PACELINE_INLINE void Add(Products& products, typename S::Bytes weights,
+                                  const int8_t* four) {
+    products.sums = S::DotUnsigned(products.sums, weights, four);
+  }
+  static PACELINE_INLINE typename S::Ints Total(const Products& products) {
+    return S::Widen(products.sums);
+  }
+};
+
+template <typename S>
+struct SignedBytes {
+  struct Products {
+    typename S::Ints sums = S::ZeroInts();
+  };
+  static constexpr int64_t kQuantBytes = 256;
+
+  template <typename Use>
+  static PACELINE_INLINE void ForEachGroup(const uint8_t* quants, Use use) {
+#pragma GCC unroll 8
+    for (int group = 0; group < 8; ++group) use(group, S::LoadBytes(quants + 32 * group));
+  }
+  static PACELINE_INLINE void Add(Products& products, typename S::Bytes weights,
+                                  const int8_t* four) {
+    products.sums = S::DotSigned(products.sums, weights, four);
+  }
+  static PACELINE_INLINE typename S::Ints Total(const Products& products) { return products.sums; }
+};
+
+// What a file's format adds to its quants: value = scale * (quant - kOffset) + minimum.
+template <typename S>
+struct Q4_0 : Nibbles<S> {
+  static constexpr int32_t kOffset = 8;
+  static constexpr bool kHasMinimum = false;
+};
+template <typename S>
+struct Q4_1 : Nibbles<S> {
+  static constexpr int32_t kOffset = 0;
+  static constexpr bool kHasMinimum = true;
+};
+template <typename S>
+struct Q8_0 : SignedBytes<S> {
+  static constexpr int32_t kOffset = 0;
+  static constexpr bool kHasMinimum = false;
+};
+
+// `R` rows from `row` on times one tile of a quantised format.
+template <typename S, typename Format, int R>
+PACELINE_INLINE void QuantisedTile(const uint8_t* block, const Activations& x, int64_t row,
+                                   typename S::Floats* y) {
+  const int64_t num_blocks = x.columns / kBlock;
+  constexpr int64_t kHalves = Format::kQuantBytes;
+  constexpr int64_t kBlockBytes = kHalves + (Format::kHasMinimum ? 32 : 16);
+  const int8_t* quants = x.quants + row * x.columns;
+  const float* scales = x.scales + row * num_blocks;
+  const int32_t* sums = x.sums + row * num_blocks;
+  for (int r = 0; r < R; ++r) y[r] = S::Set(0);
+  for (int64_t b = 0; b < num_blocks; ++b, block += kBlockBytes) {
+    typename Format::Products products[R];
+    Format::ForEachGroup(block, [&](int group, typename S::Bytes weights) __attribute__((always_inline)) {
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) {
+        Format::Add(products[r], weights, quants + r * x.columns + b * kBlock + 4 * group);
+      }
+    });
+    const auto scale = S::LoadHalf(reinterpret_cast<const uint16_t*>(block + kHalves));
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const float row_scale = scales[r * num_blocks + b];
+      const int32_t row_sum = sums[r * num_blocks + b];
+      auto total = Format::Total(products[r]);
+      if constexpr (Format::kOffset != 0) total = S::Minus(total, Format::kOffset * row_sum);
+      y[r] = S::Fma(S::ToFloat(total), S::Multiply(scale, S::Set(row_scale)), y[r]);
+      if constexpr (Format::kHasMinimum) {
+        const auto minimum = S::LoadHalf(reinterpret_cast<const uint16_t*>(block + kHalves + 16));
+        y[r] = S::Fma(minimum, S::Set(row_scale * static_cast<float>(row_sum)), y[r]);
+      }
+    }
+  }
+}
+
+template <typename S>
+struct F32 {
+  using Value = float;
+  static typename S::Floats Load(const float* from) { return S::Load(from); }
+};
+template <typename S>
+struct F16 {
+  using Value = uint16_t;
+  static typename S::Floats Load(const uint16_t* from) { return S::LoadHalf(from); }
+};
+template <typename S>
+struct BF16 {
+  using Value = uint16_t;
+  static typename S::Floats Load(const uint16_t* from) { return S::LoadBrain(from); }
+};
+
+// `R` rows from `row` on times one tile of floats; one sum over the inputs in their order.
+template <typename S, typename Format, int R>
+PACELINE_INLINE void FloatTile(const uint8_t* tile, const Activations& x, int64_t row,
+                               typename S::Floats* y) {
+  const auto* weights = reinterpret_cast<const typename Format::Value*>(tile);
+  const float* values = x.values + row * x.columns;
+  for (int r = 0; r < R; ++r) y[r] = S::Set(0);
+  for (int64_t k = 0; k < x.columns; ++k) {
+    const auto weight = Format::Load(weights + kTileRows * k);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      y[r] = S::Fma(weight, S::Set(values[r * x.columns + k]), y[r]);
+    }
+  }
+}
+
+template <typename S, typename Format>
+struct QuantisedKernel {
+  template <int R>
+  static PACELINE_INLINE void Run(const uint8_t* tile, const Activations& x, int64_t row,
+                                  typename S::Floats* y) {
+    QuantisedTile<S, Format, R>(tile, x, row, y);
+  }
+};
+template <typename S, typename Format>
+struct FloatKernel {
+  template <int R>
+  static PACELINE_INLINE void Run(const uint8_t* tile, const Activations& x, int64_t row,
+                                  typename S::Floats* y) {
+    FloatTile<S, Format, R>(tile, x, row, y);
+  }
+};
+
+template <typename S>
+PACELINE_INLINE void StoreTile(typename S::Floats values, int64_t columns, float* to) {
+  if (columns == kTileRows) {
+    S::Store(to, values);
+    return;
+  }
+  float lanes[kTileRows];
+  S::Store(lanes, values);
+  for (int64_t i = 0; i < columns; ++i) to[i] = lanes[i];
+}
+
+template <typename S, typename Kernel, int R>
+void MultiplyRows(const uint8_t* tile, const Activations& x, int64_t row, int64_t columns, float* y,
+                  int64_t stride) {
+  typename S::Floats sums[R];
+  Kernel::template Run<R>(tile, x, row, sums);
+  for (int r = 0; r < R; ++r) StoreTile<S>(sums[r], columns, y + (row + r) * stride);
+}
+
+// Tiles outermost: each is read from memory once, whatever the number of rows.
+template <typename S, typename Kernel>
+void MultiplyTiles(const PackedMatrix& matrix, const Activations& x, int64_t num_rows,
+                   int64_t first_tile, int64_t last_tile, float* y, int64_t stride) {
+  for (int64_t t = first_tile; t < last_tile; ++t) {
+    const uint8_t* tile = matrix.Tile(t);
+    const int64_t beyond = matrix.rows() - t * kTileRows;
+    const int64_t columns = beyond < kTileRows ? beyond : kTileRows;
+    float* to = y + t * kTileRows;
+    int64_t row = 0;
+    for (; row + kRowsTogether <= num_rows; row += kRowsTogether) {
+      MultiplyRows<S, Kernel, kRowsTogether>(tile, x, row, columns, to, stride);
+    }
+    switch (num_rows - row) {
+      case 3:
+        MultiplyRows<S, Kernel, 3>(tile, x, row, columns, to, stride);
+        break;
+      case 2:
+        MultiplyRows<S, Kernel, 2>(tile, x, row, columns, to, stride);
+        break;
+      case 1:
+        MultiplyRows<S, Kernel, 1>(tile, x, row, columns, to, stride);
+        break;
+      default:
+        break;
+    }
+  }
+}
+
+template <typename S>
+void Multiply(const PackedMatrix& matrix, const Activations& x, int64_t num_rows,
+              int64_t first_tile, int64_t last_tile, float* y, int64_t stride) {
+  const auto run = [&](auto kernel) {
+    MultiplyTiles<S, decltype(kernel)>(matrix, x, num_rows, first_tile, last_tile, y, stride);
+  };
+  switch (matrix.type()) {
+    case BlockType::kF32:
+      return run(FloatKernel<S, F32<S>>());
+    case BlockType::kF16:
+      return run(FloatKernel<S, F16<S>>());
+    case BlockType::kBF16:
+      return run(FloatKernel<S, BF16<S>>());
+    case BlockType::kQ4_0:
+      return run(QuantisedKernel<S, Q4_0<S>>());
+    case BlockType::kQ4_1:
+      return run(QuantisedKernel<S, Q4_1<S>>());
+    case BlockType::kQ8_0:
+      return run(QuantisedKernel<S, Q8_0<S>>());
+  }
+}
+
+// --- Rows ---
+
+// The lanes in one fixed order, whatever the instruction set.
+template <typename S>
+PACELINE_INLINE float SumOfLanes(typename S::Floats x) {
+  float lane[8];
+  S::Store(lane, x);
+  return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
+}
+
+template <typename S>
+PACELINE_INLINE float LargestLane(typename S::Floats x) {
+  float lane[8];
+  S::Store(lane, x);
+  float largest = lane[0];
+  for (int i = 1; i < 8; ++i) largest = lane[i] > largest ? lane[i] : largest;
+  return largest;
+}
+
+// exp(x), relative error below 2e-7, for x in [-87, 88]; beyond it the value at the end. Cody and
+// Waite's reduction by ln 2, then the Taylor polynomial on [-ln 2 / 2, ln 2 / 2] to the 7th degree.
+template <typename S>
+PACELINE_INLINE typename S::Floats Exp(typename S::Floats x) {
+  x = S::Min(S::Max(x, S::Set(-87.0f)), S::Set(88.0f));
+  const auto power = S::Round(S::Multiply(x, S::Set(1.44269504088896341f)));
+  auto rest = S::Fma(power, S::Set(-0.693145751953125f), x);
+  rest = S::Fma(power, S::Set(-1.428606765330187e-6f), rest);
+  auto sum = S::Set(1.0f / 5040);
+  for (const float factor : {1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 0.5f, 1.0f, 1.0f}) {
+    sum = S::Fma(sum, rest, S::Set(factor));
+  }
+  return S::Multiply(sum, S::PowerOfTwo(power));
+}
+
+template <typename S>
+void Quantise(const float* values, int64_t columns, int8_t* quants, float* scales, int32_t* sums) {
+  for (int64_t block = 0; block < columns / kBlock; ++block) {
+    const float* from = values + block * kBlock;
+    int8_t* to = quants + block * kBlock;
+    auto magnitude = S::Magnitude(S::Load(from));
+    for (int i = 8; i < kBlock; i += 8) {
+      magnitude = S::Max(magnitude, S::Magnitude(S::Load(from + i)));
+    }
+    float largest = LargestLane<S>(magnitude);
+    float zero = 0;  // NaN if any value is not finite.
+    for (int i = 0; i < kBlock; ++i) zero += from[i] * 0.0f;
+    const bool finite = zero == 0;
+    const float inverse = finite && largest > 0 ? 127.0f / largest : 0.0f;
+    int32_t sum = 0;
+    for (int i = 0; i < kBlock; i += 8) {
+      auto quant = S::Set(0);
+      if (inverse > 0) quant = S::Round(S::Multiply(S::Load(from + i), S::Set(inverse)));
+      quant = S::Min(S::Max(quant, S::Set(-127.0f)), S::Set(127.0f));
+      S::StoreInt8(to + i, quant);
+    }
+    for (int i = 0; i < kBlock; ++i) sum += to[i];
+    sums[block] = sum;
+    scales[block] = finite ? largest / 127.0f : zero;
+  }
+}
+
+template <typename S>
+void RmsNorm(const float* x, const float* weight, int64_t columns, float epsilon, float* y) {
+  auto squares = S::Set(0);
+  int64_t i = 0;
+  for (; i + 8 <= columns; i += 8) {
+    const auto value = S::Load(x + i);
+    squares = S::Fma(value, value, squares);
+  }
+  float sum = SumOfLanes<S>(squares);
+  for (; i < columns; ++i) sum += x[i] * x[i];
+  const float factor = 1.0f / __builtin_sqrtf(sum / static_cast<float>(columns) + epsilon);
+  for (i = 0; i + 8 <= columns; i += 8) {
+    S::Store(y + i, S::Multiply(S::Multiply(S::Load(x + i), S::Set(factor)), S::Load(weight + i)));
+  }
+  for (; i < columns; ++i) y[i] = x[i] * factor * weight[i];
+}
+
+template <typename S>
+PACELINE_INLINE typename S::Floats Silu(typename S::Floats x) {
+  const auto one = S::Set(1);
+  return S::Divide(x, S::Add(one, Exp<S>(S::Subtract(S::Set(0), x))));
+}
+
+template <typename S>
+void SiluMultiply(const float* gate, const float* up, int64_t count, float* y) {
+  int64_t i = 0;
+  for (; i + 8 <= count; i += 8) {
+    S::Store(y + i, S::Multiply(Silu<S>(S::Load(gate + i)), S::Load(up + i)));
+  }
+  if (i == count) return;
+  float gates[8] = {};
+  float ups[8] = {};
+  for (int64_t j = i; j < count; ++j) gates[j - i] = gate[j], ups[j - i] = up[j];
+  float products[8];
+  S::Store(products, S::Multiply(Silu<S>(S::Load(gates)), S::Load(ups)));
+  for (int64_t j = i; j < count; ++j) y[j] = products[j - i];
+}
+
+template <typename S>
+void ToHalf(const float* from, int64_t count, uint16_t* to) {
+  int64_t i = 0;
+  for (; i + 8 <= count; i += 8) S::StoreHalf(to + i, S::Load(from + i));
+  if (i == count) return;
+  float rest[8] = {};
+  uint16_t halves[8];
+  for (int64_t j = i; j < count; ++j) rest[j - i] = from[j];
+  S::StoreHalf(halves, S::Load(rest));
+  for (int64_t j = i; j < count; ++j) to[j] = halves[j - i];
+}
+
+// --- Attention ---
+
+inline constexpr int64_t kPage = KvCache::kPageSize;
+static_assert(kPage == 16 && kAttentionChunk % kPage == 0);
+
+// Scores of a page's 16 positions for `R` heads: for each position one sum over the dimensions.
+template <typename S, int R>
+PACELINE_INLINE void ScorePage(const AttentionChunk& chunk, const uint16_t* keys, int64_t first_head,
+                               int64_t first) {
+  typename S::Floats low[R], high[R];
+  for (int r = 0; r < R; ++r) low[r] = high[r] = S::Set(0);
+  const float* queries = chunk.queries + first_head * chunk.head_dim;
+  for (int64_t d = 0; d < chunk.head_dim; ++d) {
+    const auto key_low = S::LoadHalf(keys + d * kPage);
+    const auto key_high = S::LoadHalf(keys + d * kPage + 8);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const auto query = S::Set(queries[r * chunk.head_dim + d]);
+      low[r] = S::Fma(query, key_low, low[r]);
+      high[r] = S::Fma(query, key_high, high[r]);
+    }
+  }
+  for (int r = 0; r < R; ++r) {
+    float* to = chunk.scores + (first_head + r) * kAttentionChunk + first;
+    S::Store(to, low[r]);
+    S::Store(to + 8, high[r]);
+  }
+}
+
+// Scores become exp(score - largest); those beyond the count 0.
+template <typename S>
+void Exponentials(const AttentionChunk& chunk, int64_t head) {
+  float* scores = chunk.scores + head * kAttentionChunk;
+  float largest = scores[0];
+  for (int64_t i = 1; i < chunk.count; ++i) largest = scores[i] > largest ? scores[i] : largest;
+  const int64_t padded = (chunk.count + 7) / 8 * 8;
+  for (int64_t i = chunk.count; i < padded; ++i) scores[i] = largest;
+  for (int64_t i = 0; i < padded; i += 8) {
+    S::Store(scores + i, Exp<S>(S::Subtract(S::Load(scores + i), S::Set(largest))));
+  }
+  for (int64_t i = chunk.count; i < padded; ++i) scores[i] = 0;
+  auto sums = S::Set(0);
+  for (int64_t i = 0; i < padded; i += 8) sums = S::Add(sums, S::Load(scores + i));
+  chunk.largest[head] = largest;
+  chunk.mass[head] = SumOfLanes<S>(sums);
+}
+
+// Sixteen dimensions from `d` on of `R` heads' weighted values; one sum over the positions each.
+template <typename S, int R>
+PACELINE_INLINE void WeighValues(const AttentionChunk& chunk, int64_t first_head, int64_t d) {
+  typename S::Floats low[R], high[R];
+  for (int r = 0; r < R; ++r) low[r] = high[r] = S::Set(0);
+  const float* weights = chunk.scores + first_head * kAttentionChunk;
+  for (int64_t first = 0; first < chunk.count; first += kPage) {
+    const uint16_t* page = chunk.values[first / kPage] + d;
+    const int64_t count = chunk.count - first < kPage ? chunk.count - first : kPage;
+    for (int64_t i = 0; i < count; ++i) {
+      const auto value_low = S::LoadHalf(page + i * chunk.head_dim);
+      const auto value_high = S::LoadHalf(page + i * chunk.head_dim + 8);
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) {
+        const auto weight = S::Set(weights[r * kAttentionChunk + first + i]);
+        low[r] = S::Fma(weight, value_low, low[r]);
+        high[r] = S::Fma(weight, value_high, high[r]);
+      }
+    }
+  }
+  for (int r = 0; r < R; ++r) {
+    float* to = chunk.weighted + (first_head + r) * chunk.head_dim + d;
+    S::Store(to, low[r]);
+    S::Store(to + 8, high[r]);
+  }
+}
+
+// Head sizes that are no multiple of 16 pay for it: one dimension at a time.
+template <typename S>
+void WeighValue(const AttentionChunk& chunk, int64_t head, int64_t d) {
+  const float* weights = chunk.scores + head * kAttentionChunk;
+  float sum = 0;
+  for (int64_t i = 0; i < chunk.count; ++i) {
+    sum += weights[i] * HalfToFloat(chunk.values[i / kPage][i % kPage * chunk.head_dim + d]);
+  }
+  chunk.weighted[head * chunk.head_dim + d] = sum;
+}
+
+template <typename S, int R>
+void AttendHeads(const AttentionChunk& chunk, int64_t first_head) {
+  for (int64_t first = 0; first < chunk.count; first += kPage) {
+    ScorePage<S, R>(chunk, chunk.keys[first / kPage], first_head, first);
+  }
+  for (int r = 0; r < R; ++r) Exponentials<S>(chunk, first_head + r);
+  int64_t d = 0;
+  for (; d + 16 <= chunk.head_dim; d += 16) WeighValues<S, R>(chunk, first_head, d);
+  for (; d < chunk.head_dim; ++d) {
+    for (int r = 0; r < R; ++r) WeighValue<S>(chunk, first_head + r, d);
+  }
+}
+
+template <typename S>
+void Attend(const AttentionChunk& chunk) {
+  int64_t head = 0;
+  for (; head + 4 <= chunk.num_heads; head += 4) AttendHeads<S, 4>(chunk, head);
+  for (; head + 3 <= chunk.num_heads; head += 3) AttendHeads<S, 3>(chunk, head);
+  for (; head < chunk.num_heads; ++head) AttendHeads<S, 1>(chunk, head);
+}
+
+template <typename S>
+PACELINE_INLINE float ExpOf(float x) {
+  float lanes[8];
+  S::Store(lanes, Exp<S>(S::Set(x)));
+  return lanes[0];
+}
+
+template <typename S>
+void Combine(const float* const* weighted, const float* largest, const float* mass,
+             int64_t num_chunks, int64_t head_dim, float* y) {
+  float top = largest[0];
+  for (int64_t c = 1; c < num_chunks; ++c) top = largest[c] > top ? largest[c] : top;
+  float total = 0;
+  for (int64_t d = 0; d < head_dim; ++d) y[d] = 0;
+  for (int64_t c = 0; c < num_chunks; ++c) {
+    const float factor = ExpOf<S>(largest[c] - top);
+    total += factor * mass[c];
+    for (int64_t d = 0; d < head_dim; ++d) y[d] += factor * weighted[c][d];
+  }
+  const float inverse = 1.0f / total;
+  for (int64_t d = 0; d < head_dim; ++d) y[d] *= inverse;
+}
+
+template <typename S>
+constexpr Kernels MakeKernels(const char* name) {
+  return {name,          Multiply<S>,     Quantise<S>, RmsNorm<S>,
+          SiluMultiply<S>, Combine<S>, ToHalf<S>,   Attend<S>};
+}
+
+#undef PACELINE_INLINE
+
+}  // namespace paceline::cpu

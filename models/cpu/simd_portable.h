@@ -1,0 +1,154 @@
+// The vector operations that the kernels are written in, as plain loops: for any machine, and what
+// every other instruction set is tested against.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#include "models/block_format.h"
+
+namespace paceline::cpu {
+
+// Eight lanes: the eight output rows of a weight tile, or eight neighbouring values. What another
+// instruction set offers in its place has the same members. Integer results are the same in all of
+// them; Fma and Round may round differently.
+struct Portable {
+  struct Floats {
+    float lane[8];
+  };
+  struct Ints {
+    int32_t lane[8];
+  };
+  struct Bytes {
+    uint8_t byte[32];  // [8 rows][4 inputs]
+  };
+  using Sums = Ints;  // Of products with unsigned weights; see DotUnsigned.
+
+  template <typename Function>
+  static Floats Each(Function function) {
+    Floats result;
+    for (int i = 0; i < 8; ++i) result.lane[i] = function(i);
+    return result;
+  }
+
+  static Floats Set(float value) {
+    return Each([&](int) { return value; });
+  }
+  static Floats Load(const float* from) {
+    return Each([&](int i) { return from[i]; });
+  }
+  static void Store(float* to, const Floats& x) { std::memcpy(to, x.lane, sizeof x.lane); }
+  static Floats LoadHalf(const uint16_t* from) {
+    return Each([&](int i) { return HalfToFloat(from[i]); });
+  }
+  static void StoreHalf(uint16_t* to, const Floats& x) {
+    for (int i = 0; i < 8; ++i) to[i] = FloatToHalf(x.lane[i]);
+  }
+  static Floats LoadBrain(const uint16_t* from) {
+    return Each([&](int i) {
+      const uint32_t bits = static_cast<uint32_t>(from[i]) << 16;
+      float value;
+      std::memcpy(&value, &bits, sizeof value);
+      return value;
+    });
+  }
+
+  static Floats Add(const Floats& x, const Floats& y) {
+    return Each([&](int i) { return x.lane[i] + y.lane[i]; });
+  }
+  static Floats Subtract(const Floats& x, const Floats& y) {
+    return Each([&](int i) { return x.lane[i] - y.lane[i]; });
+  }
+  static Floats Multiply(const Floats& x, const Floats& y) {
+    return Each([&](int i) { return x.lane[i] * y.lane[i]; });
+  }
+  static Floats Divide(const Floats& x, const Floats& y) {
+    return Each([&](int i) { return x.lane[i] / y.lane[i]; });
+  }
+  // x * y + z, here rounded twice.
+  static Floats Fma(const Floats& x, const Floats& y, const Floats& z) {
+    return Each([&](int i) { return x.lane[i] * y.lane[i] + z.lane[i]; });
+  }
+  static Floats Max(const Floats& x, const Floats& y) {
+    return Each([&](int i) { return x.lane[i] > y.lane[i] ? x.lane[i] : y.lane[i]; });
+  }
+  static Floats Min(const Floats& x, const Floats& y) {
+    return Each([&](int i) { return x.lane[i] < y.lane[i] ? x.lane[i] : y.lane[i]; });
+  }
+  static Floats Magnitude(const Floats& x) {
+    return Each([&](int i) { return std::fabs(x.lane[i]); });
+  }
+  // To the nearest integer, ties to even; |x| below 2^22.
+  static Floats Round(const Floats& x) {
+    return Each([&](int i) { return (x.lane[i] + 0x1.8p23f) - 0x1.8p23f; });
+  }
+  // 2^x of integers in [-126, 127].
+  static Floats PowerOfTwo(const Floats& x) {
+    return Each([&](int i) {
+      const uint32_t bits = static_cast<uint32_t>(static_cast<int32_t>(x.lane[i]) + 127) << 23;
+      float value;
+      std::memcpy(&value, &bits, sizeof value);
+      return value;
+    });
+  }
+  static Floats ToFloat(const Ints& x) {
+    return Each([&](int i) { return static_cast<float>(x.lane[i]); });
+  }
+  // To int8; integers in [-127, 127].
+  static void StoreInt8(int8_t* to, const Floats& x) {
+    for (int i = 0; i < 8; ++i) to[i] = static_cast<int8_t>(x.lane[i]);
+  }
+
+  static Ints ZeroInts() { return {}; }
+  static Ints Minus(Ints x, int32_t value) {
+    for (int32_t& lane : x.lane) lane -= value;
+    return x;
+  }
+
+  static Bytes LoadBytes(const uint8_t* from) {
+    Bytes bytes;
+    std::memcpy(bytes.byte, from, sizeof bytes.byte);
+    return bytes;
+  }
+  static Bytes LowNibbles(Bytes bytes) {
+    for (uint8_t& byte : bytes.byte) byte &= 15;
+    return bytes;
+  }
+  static Bytes HighNibbles(Bytes bytes) {
+    for (uint8_t& byte : bytes.byte) byte >>= 4;
+    return bytes;
+  }
+  // Nibbles with bit `Plane` of every byte of `bits` as their fifth bit.
+  template <int Plane>
+  static Bytes WithFifthBit(Bytes nibbles, const Bytes& bits) {
+    for (int i = 0; i < 32; ++i) nibbles.byte[i] |= (bits.byte[i] >> Plane & 1) << 4;
+    return nibbles;
+  }
+
+  // Adds to each row the four products of unsigned weights with four activations. Sums hold as many
+  // as fit 16 bits: 8 of 4-bit weights, 4 of 5-bit ones.
+  static Sums ZeroSums() { return {}; }
+  static Sums DotUnsigned(Sums sums, const Bytes& weights, const int8_t* four) {
+    for (int row = 0; row < 8; ++row) {
+      for (int i = 0; i < 4; ++i) sums.lane[row] += weights.byte[row * 4 + i] * four[i];
+    }
+    return sums;
+  }
+  static Ints Widen(const Sums& sums) { return sums; }
+  static Ints Plus(Ints x, const Ints& y) {
+    for (int i = 0; i < 8; ++i) x.lane[i] += y.lane[i];
+    return x;
+  }
+  // The same for signed weights.
+  static Ints DotSigned(Ints sums, const Bytes& weights, const int8_t* four) {
+    for (int row = 0; row < 8; ++row) {
+      for (int i = 0; i < 4; ++i) {
+        sums.lane[row] += static_cast<int8_t>(weights.byte[row * 4 + i]) * four[i];
+      }
+    }
+    return sums;
+  }
+};
+
+}  // namespace paceline::cpu
