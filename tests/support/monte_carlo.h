@@ -8,11 +8,14 @@ namespace paceline::testing {
 
 // `streams`, or a tenth of them where a sanitizer checks every access.
 constexpr int32_t NumStreams(int32_t streams) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  return streams / 10;
+#if defined(__has_feature)  // clang
+  constexpr bool kSanitized = __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
+#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  constexpr bool kSanitized = true;
 #else
-  return streams;
+  constexpr bool kSanitized = false;
 #endif
+  return kSanitized ? streams / 10 : streams;
 }
 
 // Four standard deviations of the share of an event of probability `prob` in `trials` trials.
