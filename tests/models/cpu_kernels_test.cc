@@ -1,0 +1,271 @@
+// Kernels of every instruction set that runs here, against plain loops in double.
+#include "models/cpu/kernels.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "models/block_format.h"
+#include "models/cpu/isa.h"
+#include "models/kv_cache.h"
+#include "tests/support/status_matchers.h"
+
+namespace paceline::cpu {
+namespace {
+
+// A matrix in a file's format; blocks of random bytes with scales (and minima) of order 2^-8.
+struct FileMatrix {
+  FileMatrix(BlockType type, int64_t rows, int64_t columns, uint32_t seed)
+      : bytes(BlockBytes(type, rows * columns)) {
+    std::mt19937 random(seed);
+    for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random());
+    const int64_t size = BlockSize(type);
+    for (size_t at = 0; at < bytes.size(); at += size) {
+      const auto put_half = [&](size_t offset) {
+        const uint16_t half = FloatToHalf(std::ldexp(static_cast<float>(random() % 512) - 256, -16));
+        std::memcpy(bytes.data() + at + offset, &half, 2);
+      };
+      if (type == BlockType::kF32) {
+        const float value = static_cast<float>(random() % 2000) / 1000 - 1;
+        std::memcpy(bytes.data() + at, &value, 4);
+      } else if (type == BlockType::kBF16) {
+        bytes[at + 1] = 0x3e;
+      } else {
+        put_half(0);
+        if (type == BlockType::kQ4_1) put_half(2);
+      }
+    }
+    tensor = {"w", {rows, columns}, type, bytes};
+    values.resize(rows * columns);
+    EXPECT_THAT(Dequantise(type, bytes, std::span<float>(values)), testing::IsOk());
+  }
+
+  std::vector<uint8_t> bytes;
+  std::vector<float> values;  // [rows, columns]
+  TensorView tensor;
+};
+
+struct Inputs {
+  Inputs(const Kernels& kernels, int64_t rows, int64_t columns, uint32_t seed)
+      : values(rows * columns),
+        quants(values.size()),
+        scales(rows * (columns / kBlock)),
+        sums(scales.size()) {
+    std::mt19937 random(seed);
+    std::normal_distribution<float> normal;
+    for (float& value : values) value = normal(random);
+    for (int64_t row = 0; row < rows && columns % kBlock == 0; ++row) {
+      kernels.quantise(values.data() + row * columns, columns, quants.data() + row * columns,
+                       scales.data() + row * (columns / kBlock),
+                       sums.data() + row * (columns / kBlock));
+    }
+    view = {values.data(), quants.data(), scales.data(), sums.data(), columns};
+  }
+
+  std::vector<float> values;
+  std::vector<int8_t> quants;
+  std::vector<float> scales;
+  std::vector<int32_t> sums;
+  Activations view;
+};
+
+class KernelsTest : public ::testing::TestWithParam<const Kernels*> {
+ protected:
+  const Kernels& kernels() const { return *GetParam(); }
+};
+
+constexpr BlockType kTypes[] = {BlockType::kF32,  BlockType::kF16,  BlockType::kBF16,
+                                BlockType::kQ4_0, BlockType::kQ4_1, BlockType::kQ8_0};
+
+TEST_P(KernelsTest, MultiplyIsTheProductOfWhatIsStored) {
+  for (const BlockType type : kTypes) {
+    for (const int64_t rows : {1, 8, 21}) {
+      const int64_t columns = BlockElements(type) == 1 ? 45 : 96;
+      const FileMatrix file(type, rows, columns, 3);
+      const auto matrix = PackedMatrix::Pack(file.tensor);
+      ASSERT_THAT(matrix, testing::IsOk());
+      constexpr int64_t kInputs = 7;
+      const Inputs x(kernels(), kInputs, columns, 4);
+      std::vector<float> y(kInputs * rows, -1);
+      kernels().multiply(*matrix, x.view, kInputs, 0, matrix->num_tiles(), y.data(), rows);
+      for (int64_t m = 0; m < kInputs; ++m) {
+        for (int64_t n = 0; n < rows; ++n) {
+          double sum = 0;
+          double magnitude = 0;
+          for (int64_t k = 0; k < columns; ++k) {
+            const int64_t block = (m * columns + k) / kBlock;
+            const double input = BlockElements(type) == 1
+                                     ? x.values[m * columns + k]
+                                     : static_cast<double>(x.quants[m * columns + k]) * x.scales[block];
+            sum += input * file.values[n * columns + k];
+            magnitude += std::abs(input * file.values[n * columns + k]);
+          }
+          EXPECT_NEAR(y[m * rows + n], sum, 1e-6 * magnitude + 1e-9) << BlockTypeName(type);
+        }
+      }
+    }
+  }
+}
+
+// The largest quants of both signs: sums inside a block must not saturate.
+TEST_P(KernelsTest, ExtremeQuantsDoNotSaturate) {
+  for (const BlockType type : {BlockType::kQ4_0, BlockType::kQ4_1, BlockType::kQ8_0}) {
+    for (const uint8_t byte : {0x00, 0x7f, 0x80, 0x81, 0xff}) {
+      for (const float sign : {1.0f, -1.0f}) {
+        FileMatrix file(type, 8, 32, 1);
+        const int64_t header = BlockSize(type) - (type == BlockType::kQ8_0 ? 32 : 16);
+        for (int64_t i = 0; i < static_cast<int64_t>(file.bytes.size()); ++i) {
+          if (i % BlockSize(type) >= header) file.bytes[i] = byte;
+        }
+        file.tensor.bytes = file.bytes;
+        ASSERT_THAT(Dequantise(type, file.bytes, std::span<float>(file.values)), testing::IsOk());
+        const auto matrix = PackedMatrix::Pack(file.tensor);
+        ASSERT_THAT(matrix, testing::IsOk());
+        const std::vector<float> ones(32, sign);
+        std::vector<int8_t> quants(32);
+        float scale;
+        int32_t sum;
+        kernels().quantise(ones.data(), 32, quants.data(), &scale, &sum);
+        EXPECT_EQ(sum, static_cast<int32_t>(sign) * 127 * 32);
+        float y[8];
+        kernels().multiply(*matrix, {ones.data(), quants.data(), &scale, &sum, 32}, 1, 0, 1, y, 8);
+        for (int64_t n = 0; n < 8; ++n) {
+          double expected = 0;
+          for (int64_t k = 0; k < 32; ++k) expected += sign * file.values[n * 32 + k];
+          EXPECT_NEAR(y[n], expected, 1e-5 * std::abs(expected) + 1e-6) << BlockTypeName(type);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(KernelsTest, UnpackGivesTheFilesValues) {
+  for (const BlockType type : kTypes) {
+    const FileMatrix file(type, 11, 64, 9);
+    const auto matrix = PackedMatrix::Pack(file.tensor);
+    ASSERT_THAT(matrix, testing::IsOk());
+    for (int64_t row = 0; row < 11; ++row) {
+      std::vector<float> values(64);
+      matrix->Unpack(row, values.data());
+      EXPECT_EQ(std::memcmp(values.data(), file.values.data() + row * 64, 256), 0)
+          << BlockTypeName(type) << ", row " << row;
+    }
+  }
+}
+
+TEST_P(KernelsTest, QuantisedValuesAreWithinHalfAStep) {
+  std::mt19937 random(2);
+  std::normal_distribution<float> normal;
+  for (const float size : {1e-30f, 1.0f, 1e30f}) {
+    std::vector<float> values(64);
+    for (float& value : values) value = size * normal(random);
+    std::vector<int8_t> quants(64);
+    float scales[2];
+    int32_t sums[2];
+    kernels().quantise(values.data(), 64, quants.data(), scales, sums);
+    for (int block = 0; block < 2; ++block) {
+      int32_t sum = 0;
+      for (int i = 32 * block; i < 32 * block + 32; ++i) {
+        EXPECT_NEAR(scales[block] * quants[i], values[i], 0.5001 * scales[block]);
+        sum += quants[i];
+      }
+      EXPECT_EQ(sums[block], sum);
+    }
+  }
+}
+
+TEST_P(KernelsTest, ZerosStayZeroAndWhatIsNotFiniteBecomesNan) {
+  std::vector<float> values(32, 0.0f);
+  std::vector<int8_t> quants(32, 1);
+  float scale = 1;
+  int32_t sum = 1;
+  kernels().quantise(values.data(), 32, quants.data(), &scale, &sum);
+  EXPECT_EQ(scale, 0);
+  EXPECT_EQ(sum, 0);
+  for (const float bad : {std::numeric_limits<float>::infinity(),
+                          std::numeric_limits<float>::quiet_NaN()}) {
+    values[13] = bad;
+    kernels().quantise(values.data(), 32, quants.data(), &scale, &sum);
+    EXPECT_TRUE(std::isnan(scale));
+  }
+}
+
+TEST_P(KernelsTest, NormAndActivationFollowTheirFormulas) {
+  constexpr int64_t kCount = 37;  // Not a multiple of a vector.
+  std::mt19937 random(6);
+  std::normal_distribution<float> normal(0, 4);
+  std::vector<float> x(kCount), weight(kCount), y(kCount);
+  for (int64_t i = 0; i < kCount; ++i) x[i] = normal(random), weight[i] = normal(random);
+  x[0] = 200;
+  x[1] = -200;
+  double squares = 0;
+  for (const float value : x) squares += static_cast<double>(value) * value;
+  kernels().rms_norm(x.data(), weight.data(), kCount, 1e-5f, y.data());
+  for (int64_t i = 0; i < kCount; ++i) {
+    const double expected = x[i] / std::sqrt(squares / kCount + 1e-5) * weight[i];
+    EXPECT_NEAR(y[i], expected, 1e-6 * std::abs(expected));
+  }
+  kernels().silu_multiply(x.data(), weight.data(), kCount, y.data());
+  for (int64_t i = 0; i < kCount; ++i) {
+    const double expected = x[i] / (1 + std::exp(-static_cast<double>(x[i]))) * weight[i];
+    EXPECT_NEAR(y[i], expected, 1e-6 * std::abs(expected) + 1e-35);
+  }
+}
+
+TEST_P(KernelsTest, AttentionIsTheSoftmaxOfTheScores) {
+  constexpr int64_t kDim = 24;  // One vector of 16 dimensions, and eight alone.
+  constexpr int64_t kPages = kAttentionChunk / KvCache::kPageSize;
+  std::mt19937 random(8);
+  std::normal_distribution<float> normal;
+  std::vector<uint16_t> keys(kAttentionChunk * kDim), values(keys.size());
+  for (size_t i = 0; i < keys.size(); ++i) {
+    keys[i] = FloatToHalf(normal(random));
+    values[i] = FloatToHalf(normal(random));
+  }
+  const uint16_t* key_pages[kPages];
+  const uint16_t* value_pages[kPages];
+  for (int64_t page = 0; page < kPages; ++page) {
+    key_pages[page] = keys.data() + page * KvCache::kPageSize * kDim;
+    value_pages[page] = values.data() + page * KvCache::kPageSize * kDim;
+  }
+  for (const int64_t heads : {1, 3, 5}) {
+    for (const int64_t count : {1, 16, 77, 128}) {
+      std::vector<float> queries(heads * kDim), scores(heads * kAttentionChunk), largest(heads),
+          mass(heads), weighted(heads * kDim), y(kDim);
+      for (float& query : queries) query = normal(random);
+      kernels().attend({queries.data(), key_pages, value_pages, count, kDim, heads, scores.data(),
+                        largest.data(), mass.data(), weighted.data()});
+      for (int64_t head = 0; head < heads; ++head) {
+        const float* part = weighted.data() + head * kDim;
+        kernels().combine(&part, &largest[head], &mass[head], 1, kDim, y.data());
+        std::vector<double> expected(kDim);
+        double total = 0;
+        for (int64_t at = 0; at < count; ++at) {
+          const int64_t page = at / KvCache::kPageSize;
+          const int64_t place = at % KvCache::kPageSize;
+          double score = 0;
+          for (int64_t d = 0; d < kDim; ++d) {
+            score += static_cast<double>(queries[head * kDim + d]) *
+                     HalfToFloat(key_pages[page][d * KvCache::kPageSize + place]);
+          }
+          total += std::exp(score);
+          for (int64_t d = 0; d < kDim; ++d) {
+            expected[d] += std::exp(score) * HalfToFloat(value_pages[page][place * kDim + d]);
+          }
+        }
+        for (int64_t d = 0; d < kDim; ++d) EXPECT_NEAR(y[d], expected[d] / total, 2e-6);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Isa, KernelsTest, ::testing::ValuesIn(RunnableKernels()),
+                         [](const auto& info) { return std::string(info.param->name); });
+
+}  // namespace
+}  // namespace paceline::cpu
