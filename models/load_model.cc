@@ -10,6 +10,11 @@ absl::StatusOr<std::unique_ptr<LanguageModel>> LoadModel(const WeightSource& wei
                                                          const ModelOptions& options) {
   const bool cpu = options.device == "cpu";
   if (options.engine == "reference" || (options.engine.empty() && !cpu)) {
+    if (!options.isa.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("isa: expected the fast engine for it, got ", options.isa,
+                       " for the reference engine"));
+    }
     return LoadReferenceModel(weights, options);
   }
   if (!options.engine.empty() && options.engine != "fast") {

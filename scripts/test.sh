@@ -2,8 +2,7 @@
 # Installs what is missing, builds everything and runs every check:
 #
 #   ./scripts/test.sh          layers, unit and end-to-end tests, sanitizers, fuzzing (30 s a target), benchmarks
-#   ./scripts/test.sh --all    adds what is long: tests labelled `long`, greedy identity on Spec-Bench prompts,
-#                              fuzzing for 120 s a target
+#   ./scripts/test.sh --all    adds greedy identity on Spec-Bench prompts, and fuzzes for 120 s a target
 #
 # PACELINE_SPEC_BENCH names a file of Spec-Bench questions (JSONL); without it what measures on them is skipped.
 # A failed stage does not stop the others. The exit status is 1 if any failed.
@@ -15,7 +14,7 @@ FUZZ_SECONDS=30
 case ${1:-} in
   '') ;;
   --all) ALL=yes FUZZ_SECONDS=120 ;;
-  -h | --help) sed -n '2,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit ;;
+  -h | --help) sed -n '2,8s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit ;;
   *) fail "unknown argument '$1'" "use no argument, --all or --help" ;;
 esac
 
@@ -44,11 +43,7 @@ stage() {
   SUMMARY+=("$(printf '%-40s %5d s  %s' "$name" $((SECONDS - start)) "${RESULT[$name]}")")
 }
 
-# The presets leave out the tests labelled `long`.
-run_ctest() {
-  if [ "$ALL" = yes ]; then ctest --test-dir "$ROOT/build/$1" --output-on-failure
-  else (cd "$ROOT" && ctest --preset "$1"); fi
-}
+run_ctest() { (cd "$ROOT" && ctest --preset "$1"); }
 
 spec_bench() {
   "$ROOT/build/release/tests/real_model_test" --gtest_also_run_disabled_tests --gtest_filter='*SpecBench*' |

@@ -22,7 +22,13 @@ TEST(CliGenerateTest, WhatTheEngineRefusesIsNamed) {
   ExpectRefused(RunCli(Generate({"-p", "a", "-q", "--trace", "/nowhere/trace"})), "--trace");
   ExpectRefused(RunCli(Generate({"-p", "a", "-q", "--verify", "greedy"})), "--verify");
   ExpectRefused(RunCli(Generate({"-p", "a", "-q", "-c", "9999"})), "--context");
+  ExpectRefused(RunCli(Generate({"-p", "a", "-q", "--engine", "steam"})), "--engine");
   ExpectRefused(RunCli(Generate({"-p", "a", "-q", "--device", "abacus"})), "--device");
+  ExpectRefused(RunCli(Generate({"-p", "a", "-q", "--engine", "fast", "--device", "cuda"})),
+                "--device");
+  ExpectRefused(RunCli(Generate({"-p", "a", "-q", "--isa", "abacus"})), "--isa");
+  ExpectRefused(RunCli(Generate({"-p", "a", "-q", "--engine", "reference", "--isa", "portable"})),
+                "--isa");
   ExpectRefused(RunCli(Generate({"-q", "--prompt-ids", "999"})), "--prompt-ids");
 }
 
