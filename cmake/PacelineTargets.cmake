@@ -2,13 +2,23 @@
 
 # paceline_library(sampling SOURCES top_k.cc ... DEPS paceline::base)
 # Makes paceline_sampling with the alias paceline::sampling. Includes are relative to the root.
+# OWN_HEADERS: compiled with options that the precompiled headers of the others do not fit.
 function(paceline_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "OWN_HEADERS" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
   add_library(paceline_${name} STATIC ${ARG_SOURCES})
   add_library(paceline::${name} ALIAS paceline_${name})
   target_include_directories(paceline_${name} PUBLIC ${PROJECT_SOURCE_DIR})
   target_link_libraries(paceline_${name} PUBLIC ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS})
+  if(NOT ARG_OWN_HEADERS)
+    target_precompile_headers(paceline_${name} REUSE_FROM paceline_headers)
+  endif()
 endfunction()
+
+# Headers that nearly every library parses, parsed once.
+file(WRITE ${CMAKE_BINARY_DIR}/headers.cc "")
+add_library(paceline_headers OBJECT ${CMAKE_BINARY_DIR}/headers.cc)
+target_precompile_headers(paceline_headers PRIVATE
+  <absl/status/statusor.h> <absl/strings/str_cat.h> <algorithm> <memory> <string> <vector>)
 
 # Tests are compiled quickly rather than to run quickly; what they test is not theirs to compile, and
 # it is that which is instrumented in full.
