@@ -5,11 +5,10 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "models/quant_block.h"
 
 namespace paceline {
 namespace {
-
-constexpr int64_t kQuantBlock = 32;  // Values of a quantised block.
 
 template <typename T>
 T Load(const uint8_t* bytes) {
@@ -22,31 +21,9 @@ float BrainToFloat(uint16_t brain) {
   return std::bit_cast<float>(static_cast<uint32_t>(brain) << 16);
 }
 
-// Low halves of the bytes are values 0..15, high halves 16..31.
-void Q4_0(const uint8_t* block, float* values) {
-  const float scale = HalfToFloat(Load<uint16_t>(block));
-  for (int i = 0; i < 16; ++i) {
-    const int quants = block[2 + i];
-    values[i] = static_cast<float>((quants & 15) - 8) * scale;
-    values[i + 16] = static_cast<float>((quants >> 4) - 8) * scale;
-  }
-}
-
-void Q4_1(const uint8_t* block, float* values) {
-  const float scale = HalfToFloat(Load<uint16_t>(block));
-  const float minimum = HalfToFloat(Load<uint16_t>(block + 2));
-  for (int i = 0; i < 16; ++i) {
-    const int quants = block[4 + i];
-    values[i] = static_cast<float>(quants & 15) * scale + minimum;
-    values[i + 16] = static_cast<float>(quants >> 4) * scale + minimum;
-  }
-}
-
-void Q8_0(const uint8_t* block, float* values) {
-  const float scale = HalfToFloat(Load<uint16_t>(block));
-  for (int i = 0; i < kQuantBlock; ++i) {
-    values[i] = static_cast<float>(static_cast<int8_t>(block[2 + i])) * scale;
-  }
+template <BlockType kType>
+void Quantised(const uint8_t* block, float* values) {
+  DequantiseBlock(QuantFormatOf(kType), ReadQuantBlock(kType, block), values);
 }
 
 void F32(const uint8_t* block, float* value) { *value = Load<float>(block); }
@@ -67,9 +44,14 @@ constexpr Format kFormats[] = {
     {BlockType::kF32, "F32", 0, 1, 4, F32},
     {BlockType::kF16, "F16", 1, 1, 2, F16},
     {BlockType::kBF16, "BF16", 30, 1, 2, BF16},
-    {BlockType::kQ4_0, "Q4_0", 2, kQuantBlock, 18, Q4_0},
-    {BlockType::kQ4_1, "Q4_1", 3, kQuantBlock, 20, Q4_1},
-    {BlockType::kQ8_0, "Q8_0", 8, kQuantBlock, 34, Q8_0},
+    {BlockType::kQ4_0, "Q4_0", 2, 32, 18, Quantised<BlockType::kQ4_0>},
+    {BlockType::kQ4_1, "Q4_1", 3, 32, 20, Quantised<BlockType::kQ4_1>},
+    {BlockType::kQ5_0, "Q5_0", 6, 32, 22, Quantised<BlockType::kQ5_0>},
+    {BlockType::kQ5_1, "Q5_1", 7, 32, 24, Quantised<BlockType::kQ5_1>},
+    {BlockType::kQ8_0, "Q8_0", 8, 32, 34, Quantised<BlockType::kQ8_0>},
+    {BlockType::kQ4_K, "Q4_K", 12, 256, 144, Quantised<BlockType::kQ4_K>},
+    {BlockType::kQ5_K, "Q5_K", 13, 256, 176, Quantised<BlockType::kQ5_K>},
+    {BlockType::kQ6_K, "Q6_K", 14, 256, 210, Quantised<BlockType::kQ6_K>},
 };
 
 const Format& FormatOf(BlockType type) {

@@ -13,10 +13,10 @@
 
 namespace paceline {
 
-enum class BlockType { kF32, kF16, kBF16, kQ4_0, kQ4_1, kQ8_0 };
+enum class BlockType { kF32, kF16, kBF16, kQ4_0, kQ4_1, kQ5_0, kQ5_1, kQ8_0, kQ4_K, kQ5_K, kQ6_K };
 
 absl::string_view BlockTypeName(BlockType type);
-int64_t BlockElements(BlockType type);  // Values a block: 1 or 32.
+int64_t BlockElements(BlockType type);  // Values a block: 1, 32 or 256.
 int64_t BlockSize(BlockType type);      // Bytes a block.
 
 // The format with this type id in GGUF files; kUnimplemented naming the supported ones.

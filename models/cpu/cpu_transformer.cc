@@ -58,7 +58,7 @@ struct ActivationBuffer {
     values.resize(num_rows * columns);
     quants.resize(num_rows * columns);
     scales.resize(num_rows * (columns / kBlock));
-    sums.resize(num_rows * (columns / kBlock));
+    sums.resize(num_rows * (columns / kBlock) * 3);
   }
   float* Row(int64_t row) { return values.data() + row * columns; }
   Activations View() const {
@@ -69,14 +69,14 @@ struct ActivationBuffer {
     if (columns % kBlock != 0) return;  // Only float weights have such inputs.
     const int64_t block = (row * columns + first) / kBlock;
     kernels.quantise(Row(row) + first, last - first, quants.data() + row * columns + first,
-                     scales.data() + block, sums.data() + block);
+                     scales.data() + block, sums.data() + 3 * block);
   }
 
   int64_t columns = 0;
   std::vector<float> values;
   std::vector<int8_t> quants;
   std::vector<float> scales;
-  std::vector<int32_t> sums;
+  std::vector<float> sums;
 };
 
 // One piece of attention: a chunk of positions for one row and group.

@@ -17,7 +17,8 @@ struct Activations {
   const float* values;   // [M, columns]
   const int8_t* quants;  // [M, columns] in [-127, 127]
   const float* scales;   // [M, columns / 32]
-  const int32_t* sums;   // [M, columns / 32]: of the quants
+  const float* sums;     // [M, columns / 32, 3]: scale times the sum of the quants of a block, of its
+                         // first 16 and of its last 16
   int64_t columns;
 };
 
@@ -49,7 +50,7 @@ struct Kernels {
                    int64_t first_tile, int64_t last_tile, float* y, int64_t stride);
   // One row to int8. A block that holds anything but finite numbers gets a scale of NaN.
   void (*quantise)(const float* values, int64_t columns, int8_t* quants, float* scales,
-                   int32_t* sums);
+                   float* sums);
   // y = x / sqrt(mean(x^2) + epsilon) * weight
   void (*rms_norm)(const float* x, const float* weight, int64_t columns, float epsilon, float* y);
   // y = gate / (1 + exp(-gate)) * up
@@ -64,5 +65,8 @@ struct Kernels {
 
 const Kernels& PortableKernels();
 const Kernels& Avx2Kernels();
+const Kernels& AvxVnniKernels();
+const Kernels& Avx512BwKernels();
+const Kernels& Avx512VnniKernels();
 
 }  // namespace paceline::cpu

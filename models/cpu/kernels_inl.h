@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 #include "models/cpu/kernels.h"
 #include "models/kv_cache.h"
@@ -14,106 +15,156 @@ namespace paceline::cpu {
 
 // --- Matrix times rows ---
 
-// Rows that share a tile once it is unpacked.
-inline constexpr int64_t kRowsTogether = 4;
+// A group is four inputs of eight rows, 32 bytes of quants; a unit is the eight groups of 32 inputs.
+inline constexpr int kGroups = 8;
 
-// Formats: how a block of 32 inputs x 8 rows gives its products with a row of activations. `Use` is
-// called for each group j of four inputs, in order.
-template <typename S>
-struct Nibbles {
-  struct Products {
-    typename S::Sums sums = S::ZeroSums();
-  };
-  static constexpr int64_t kQuantBytes = 128;
-
-  template <typename Use>
-  static PACELINE_INLINE void ForEachGroup(const uint8_t* quants, Use use) {
-#pragma GCC unroll 4
-    for (int group = 0; group < 4; ++group) {
-      const auto bytes = S::LoadBytes(quants + 32 * group);
-      use(2 * group, S::LowNibbles(bytes));
-      use(2 * group + 1, S::HighNibbles(bytes));
-    }
-  }
-  static PACELINE_INLINE void Add(Products& products, typename S::Bytes weights,
-                                  const int8_t* four) {
-    products.sums = S::DotUnsigned(products.sums, weights, four);
-  }
-  static PACELINE_INLINE typename S::Ints Total(const Products& products) {
-    return S::Widen(products.sums);
-  }
-};
-
-template <typename S>
-struct SignedBytes {
-  struct Products {
-    typename S::Ints sums = S::ZeroInts();
-  };
-  static constexpr int64_t kQuantBytes = 256;
-
-  template <typename Use>
-  static PACELINE_INLINE void ForEachGroup(const uint8_t* quants, Use use) {
-#pragma GCC unroll 8
-    for (int group = 0; group < 8; ++group) use(group, S::LoadBytes(quants + 32 * group));
-  }
-  static PACELINE_INLINE void Add(Products& products, typename S::Bytes weights,
-                                  const int8_t* four) {
-    products.sums = S::DotSigned(products.sums, weights, four);
-  }
-  static PACELINE_INLINE typename S::Ints Total(const Products& products) { return products.sums; }
-};
-
-// What a file's format adds to its quants: value = scale * (quant - kOffset) + minimum.
-template <typename S>
-struct Q4_0 : Nibbles<S> {
-  static constexpr int32_t kOffset = 8;
-  static constexpr bool kHasMinimum = false;
-};
-template <typename S>
-struct Q4_1 : Nibbles<S> {
-  static constexpr int32_t kOffset = 0;
-  static constexpr bool kHasMinimum = true;
-};
-template <typename S>
-struct Q8_0 : SignedBytes<S> {
-  static constexpr int32_t kOffset = 0;
-  static constexpr bool kHasMinimum = false;
-};
-
-// `R` rows from `row` on times one tile of a quantised format.
-template <typename S, typename Format, int R>
-PACELINE_INLINE void QuantisedTile(const uint8_t* block, const Activations& x, int64_t row,
-                                   typename S::Floats* y) {
-  const int64_t num_blocks = x.columns / kBlock;
-  constexpr int64_t kHalves = Format::kQuantBytes;
-  constexpr int64_t kBlockBytes = kHalves + (Format::kHasMinimum ? 32 : 16);
-  const int8_t* quants = x.quants + row * x.columns;
-  const float* scales = x.scales + row * num_blocks;
-  const int32_t* sums = x.sums + row * num_blocks;
-  for (int r = 0; r < R; ++r) y[r] = S::Set(0);
-  for (int64_t b = 0; b < num_blocks; ++b, block += kBlockBytes) {
-    typename Format::Products products[R];
-    Format::ForEachGroup(block, [&](int group, typename S::Bytes weights) __attribute__((always_inline)) {
-#pragma GCC unroll 8
-      for (int r = 0; r < R; ++r) {
-        Format::Add(products[r], weights, quants + r * x.columns + b * kBlock + 4 * group);
-      }
-    });
-    const auto scale = S::LoadHalf(reinterpret_cast<const uint16_t*>(block + kHalves));
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      const float row_scale = scales[r * num_blocks + b];
-      const int32_t row_sum = sums[r * num_blocks + b];
-      auto total = Format::Total(products[r]);
-      if constexpr (Format::kOffset != 0) total = S::Minus(total, Format::kOffset * row_sum);
-      y[r] = S::Fma(S::ToFloat(total), S::Multiply(scale, S::Set(row_scale)), y[r]);
-      if constexpr (Format::kHasMinimum) {
-        const auto minimum = S::LoadHalf(reinterpret_cast<const uint16_t*>(block + kHalves + 16));
-        y[r] = S::Fma(minimum, S::Set(row_scale * static_cast<float>(row_sum)), y[r]);
-      }
+// Group `kGroup` of a unit of quants.
+template <typename S, int kBits, int kGroup>
+PACELINE_INLINE typename S::Bytes LoadGroup(const uint8_t* unit) {
+  if constexpr (kBits == 8) {
+    return S::LoadBytes(unit + 32 * kGroup);
+  } else {
+    const auto pair = S::LoadBytes(unit + 32 * (kGroup / 2));
+    const auto nibbles = kGroup % 2 == 0 ? S::LowNibbles(pair) : S::HighNibbles(pair);
+    if constexpr (kBits == 4) return nibbles;
+    if constexpr (kBits == 5) {
+      return S::template WithUpperBits<kGroup, 1>(nibbles, S::LoadBytes(unit + 128));
+    } else if constexpr (kBits == 6) {
+      return S::template WithUpperBits<kGroup % 4 * 2, 2>(nibbles,
+                                                          S::LoadBytes(unit + 128 + kGroup / 4 * 32));
     }
   }
 }
+
+// Products of one row of activations with quants of `kBits`: sums of as many groups as `Sums` holds,
+// then in 32 bits.
+template <typename S, int kBits>
+struct Products {
+  static constexpr bool kSigned = kBits == 8 && !S::kSignedAsUnsigned;
+  static constexpr int kGroupsInSum = S::kGroupsInSum[kBits - 4];
+
+  template <int kGroup>
+  PACELINE_INLINE void Add(typename S::Bytes weights, const int8_t* four) {
+    if constexpr (kSigned) {
+      total = S::DotSigned(total, weights, four);
+    } else {
+      sums = S::DotUnsigned(sums, weights, four);
+      if constexpr (kGroupsInSum < kGroups && (kGroup + 1) % kGroupsInSum == 0) {
+        total = S::Plus(total, S::Widen(sums));
+        sums = S::ZeroSums();
+      }
+    }
+  }
+  PACELINE_INLINE typename S::Ints Total() const {
+    return kSigned || kGroupsInSum < kGroups ? total : S::Widen(sums);
+  }
+
+  typename S::Sums sums = S::ZeroSums();
+  typename S::Ints total = S::ZeroInts();
+};
+
+// The scales of eight rows for one run of inputs: value = scale * quant + minimum.
+template <typename S>
+struct RunScales {
+  typename S::Floats scale;
+  typename S::Floats minimum;
+};
+
+// `R` rows from `row` on times one tile of a quantised format.
+template <typename S, BlockType kType, int R>
+class QuantisedTile {
+ public:
+  PACELINE_INLINE QuantisedTile(const Activations& x, int64_t row)
+      : columns_(x.columns),
+        quants_(x.quants + row * x.columns),
+        scales_(x.scales + row * (x.columns / kBlock)),
+        sums_(x.sums + row * (x.columns / kBlock) * 3) {}
+
+  PACELINE_INLINE void Run(const uint8_t* block, typename S::Floats* y) {
+    for (int r = 0; r < R; ++r) y[r] = S::Set(0);
+    for (int64_t first = 0; first < columns_; block += kLayout.bytes) {
+      for (int unit = 0; unit < kFormat.elements / kBlock; ++unit, first += kBlock) {
+        for (int run = 0; run < kRunsInUnit; ++run) {
+          run_scales_[run] = ScalesOf(block, unit * kRunsInUnit + run);
+        }
+        Unit(block + kLayout.quants + unit * kLayout.unit_bytes, first, y);
+      }
+    }
+  }
+
+ private:
+  static constexpr QuantFormat kFormat = QuantFormatOf(kType);
+  static constexpr PackedLayout kLayout = PackedLayoutOf(kFormat);
+  static constexpr int kRunsInUnit = kBlock / kFormat.run;
+  static constexpr int kGroupsInRun = kGroups / kRunsInUnit;
+  // Signed quants that are read as unsigned ones, 128 higher.
+  static constexpr int kOffset =
+      kFormat.offset + (kFormat.bits == 8 && S::kSignedAsUnsigned ? 128 : 0);
+  static constexpr bool kHasMinimum = kFormat.has_minimum || kOffset != 0;
+
+  PACELINE_INLINE static RunScales<S> ScalesOf(const uint8_t* block, int run) {
+    RunScales<S> scales{S::LoadHalf(reinterpret_cast<const uint16_t*>(block)), S::Set(0)};
+    if constexpr (kFormat.has_sub_scales) {
+      const auto* sub = reinterpret_cast<const int8_t*>(block + kLayout.sub_scales);
+      scales.scale = S::Multiply(scales.scale, S::LoadInt8(sub + run * kTileRows));
+    }
+    if constexpr (kFormat.has_minimum) {
+      scales.minimum = S::LoadHalf(reinterpret_cast<const uint16_t*>(block + kLayout.minima));
+      if constexpr (kFormat.has_sub_scales) {
+        const auto* sub = reinterpret_cast<const int8_t*>(block + kLayout.sub_minima);
+        scales.minimum = S::Multiply(scales.minimum, S::LoadInt8(sub + run * kTileRows));
+      }
+    } else if constexpr (kOffset != 0) {
+      scales.minimum = S::Multiply(scales.scale, S::Set(-static_cast<float>(kOffset)));
+    }
+    return scales;
+  }
+
+  PACELINE_INLINE void Unit(const uint8_t* quants, int64_t first, typename S::Floats* y) {
+    [&]<int... kRuns>(std::integer_sequence<int, kRuns...>) __attribute__((always_inline)) {
+      (Run<kRuns>(quants, first, y), ...);
+    }(std::make_integer_sequence<int, kRunsInUnit>());
+  }
+
+  template <int kRun>
+  PACELINE_INLINE void Run(const uint8_t* quants, int64_t first, typename S::Floats* y) {
+    Products<S, kFormat.bits> products[R];
+    [&]<int... kIndex>(std::integer_sequence<int, kIndex...>) __attribute__((always_inline)) {
+      (Group<kRun * kGroupsInRun + kIndex>(quants, first, products), ...);
+    }(std::make_integer_sequence<int, kGroupsInRun>());
+    const RunScales<S>& scales = run_scales_[kRun];
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const int64_t block = (r * columns_ + first) / kBlock;
+      const auto scale = S::Multiply(scales.scale, S::Set(scales_[block]));
+      y[r] = S::Fma(S::ToFloat(products[r].Total()), scale, y[r]);
+      if constexpr (kHasMinimum) y[r] = S::Fma(scales.minimum, S::Set(Sum<kRun>(block)), y[r]);
+    }
+  }
+
+  template <int kGroup>
+  PACELINE_INLINE void Group(const uint8_t* quants, int64_t first,
+                             Products<S, kFormat.bits>* products) {
+    auto weights = LoadGroup<S, kFormat.bits, kGroup>(quants);
+    if constexpr (kFormat.bits == 8 && S::kSignedAsUnsigned) weights = S::Raised(weights);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      products[r].template Add<kGroup>(weights, quants_ + r * columns_ + first + 4 * kGroup);
+    }
+  }
+
+  // Of the whole block, or of its first or second half.
+  template <int kRun>
+  PACELINE_INLINE float Sum(int64_t block) const {
+    return sums_[3 * block + (kRunsInUnit == 2 ? 1 + kRun : 0)];
+  }
+
+  int64_t columns_;
+  const int8_t* quants_;  // [R, columns]
+  const float* scales_;   // [R, columns / 32]
+  const float* sums_;     // [R, columns / 32, 3]
+  RunScales<S> run_scales_[kRunsInUnit];
+};
 
 template <typename S>
 struct F32 {
@@ -147,12 +198,12 @@ PACELINE_INLINE void FloatTile(const uint8_t* tile, const Activations& x, int64_
   }
 }
 
-template <typename S, typename Format>
+template <typename S, BlockType kType>
 struct QuantisedKernel {
   template <int R>
   static PACELINE_INLINE void Run(const uint8_t* tile, const Activations& x, int64_t row,
                                   typename S::Floats* y) {
-    QuantisedTile<S, Format, R>(tile, x, row, y);
+    QuantisedTile<S, kType, R>(x, row).Run(tile, y);
   }
 };
 template <typename S, typename Format>
@@ -183,32 +234,23 @@ void MultiplyRows(const uint8_t* tile, const Activations& x, int64_t row, int64_
   for (int r = 0; r < R; ++r) StoreTile<S>(sums[r], columns, y + (row + r) * stride);
 }
 
+// Rows [row, num_rows) in groups of at most S::kRowsTogether, which share a tile once it is unpacked.
+template <typename S, typename Kernel, int R>
+PACELINE_INLINE void MultiplyGroups(const uint8_t* tile, const Activations& x, int64_t row,
+                                    int64_t num_rows, int64_t columns, float* y, int64_t stride) {
+  for (; row + R <= num_rows; row += R) MultiplyRows<S, Kernel, R>(tile, x, row, columns, y, stride);
+  if constexpr (R > 1) MultiplyGroups<S, Kernel, R - 1>(tile, x, row, num_rows, columns, y, stride);
+}
+
 // Tiles outermost: each is read from memory once, whatever the number of rows.
 template <typename S, typename Kernel>
 void MultiplyTiles(const PackedMatrix& matrix, const Activations& x, int64_t num_rows,
                    int64_t first_tile, int64_t last_tile, float* y, int64_t stride) {
   for (int64_t t = first_tile; t < last_tile; ++t) {
-    const uint8_t* tile = matrix.Tile(t);
     const int64_t beyond = matrix.rows() - t * kTileRows;
     const int64_t columns = beyond < kTileRows ? beyond : kTileRows;
-    float* to = y + t * kTileRows;
-    int64_t row = 0;
-    for (; row + kRowsTogether <= num_rows; row += kRowsTogether) {
-      MultiplyRows<S, Kernel, kRowsTogether>(tile, x, row, columns, to, stride);
-    }
-    switch (num_rows - row) {
-      case 3:
-        MultiplyRows<S, Kernel, 3>(tile, x, row, columns, to, stride);
-        break;
-      case 2:
-        MultiplyRows<S, Kernel, 2>(tile, x, row, columns, to, stride);
-        break;
-      case 1:
-        MultiplyRows<S, Kernel, 1>(tile, x, row, columns, to, stride);
-        break;
-      default:
-        break;
-    }
+    MultiplyGroups<S, Kernel, S::kRowsTogether>(matrix.Tile(t), x, 0, num_rows, columns,
+                                                y + t * kTileRows, stride);
   }
 }
 
@@ -226,11 +268,21 @@ void Multiply(const PackedMatrix& matrix, const Activations& x, int64_t num_rows
     case BlockType::kBF16:
       return run(FloatKernel<S, BF16<S>>());
     case BlockType::kQ4_0:
-      return run(QuantisedKernel<S, Q4_0<S>>());
+      return run(QuantisedKernel<S, BlockType::kQ4_0>());
     case BlockType::kQ4_1:
-      return run(QuantisedKernel<S, Q4_1<S>>());
+      return run(QuantisedKernel<S, BlockType::kQ4_1>());
+    case BlockType::kQ5_0:
+      return run(QuantisedKernel<S, BlockType::kQ5_0>());
+    case BlockType::kQ5_1:
+      return run(QuantisedKernel<S, BlockType::kQ5_1>());
     case BlockType::kQ8_0:
-      return run(QuantisedKernel<S, Q8_0<S>>());
+      return run(QuantisedKernel<S, BlockType::kQ8_0>());
+    case BlockType::kQ4_K:
+      return run(QuantisedKernel<S, BlockType::kQ4_K>());
+    case BlockType::kQ5_K:
+      return run(QuantisedKernel<S, BlockType::kQ5_K>());
+    case BlockType::kQ6_K:
+      return run(QuantisedKernel<S, BlockType::kQ6_K>());
   }
 }
 
@@ -269,7 +321,7 @@ PACELINE_INLINE typename S::Floats Exp(typename S::Floats x) {
 }
 
 template <typename S>
-void Quantise(const float* values, int64_t columns, int8_t* quants, float* scales, int32_t* sums) {
+void Quantise(const float* values, int64_t columns, int8_t* quants, float* scales, float* sums) {
   for (int64_t block = 0; block < columns / kBlock; ++block) {
     const float* from = values + block * kBlock;
     int8_t* to = quants + block * kBlock;
@@ -282,16 +334,18 @@ void Quantise(const float* values, int64_t columns, int8_t* quants, float* scale
     for (int i = 0; i < kBlock; ++i) zero += from[i] * 0.0f;
     const bool finite = zero == 0;
     const float inverse = finite && largest > 0 ? 127.0f / largest : 0.0f;
-    int32_t sum = 0;
     for (int i = 0; i < kBlock; i += 8) {
       auto quant = S::Set(0);
       if (inverse > 0) quant = S::Round(S::Multiply(S::Load(from + i), S::Set(inverse)));
       quant = S::Min(S::Max(quant, S::Set(-127.0f)), S::Set(127.0f));
       S::StoreInt8(to + i, quant);
     }
-    for (int i = 0; i < kBlock; ++i) sum += to[i];
-    sums[block] = sum;
     scales[block] = finite ? largest / 127.0f : zero;
+    int32_t halves[2] = {0, 0};
+    for (int i = 0; i < kBlock; ++i) halves[i / 16] += to[i];
+    sums[3 * block] = scales[block] * static_cast<float>(halves[0] + halves[1]);
+    sums[3 * block + 1] = scales[block] * static_cast<float>(halves[0]);
+    sums[3 * block + 2] = scales[block] * static_cast<float>(halves[1]);
   }
 }
 

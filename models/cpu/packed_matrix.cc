@@ -1,8 +1,8 @@
 #include "models/cpu/packed_matrix.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
@@ -11,85 +11,90 @@ namespace {
 
 constexpr int64_t kAlignment = 64;
 
-// A block of one row as its file has it: unsigned (or int8) quants, scale and minimum as halves.
-struct RowBlock {
-  std::array<uint8_t, kBlock> quants;
-  std::array<uint8_t, 2> scale;
-  std::array<uint8_t, 2> minimum;
-};
+// The byte of a unit that holds the low nibble of input `i`, and how far left.
+int64_t NibbleByte(int64_t i, int64_t row) { return (i / 8 * kTileRows + row) * 4 + i % 4; }
+int64_t NibbleShift(int64_t i) { return i / 4 % 2 * 4; }
+constexpr int64_t kNibbleBytes = kTileRows * kBlock / 2;
 
-// Nibbles of GGUF blocks: byte i holds value i low and value 16 + i high.
-void ReadNibbles(const uint8_t* nibbles, RowBlock& block) {
-  for (int i = 0; i < 16; ++i) {
-    block.quants[i] = nibbles[i] & 15;
-    block.quants[16 + i] = nibbles[i] >> 4;
+// Of the fifth bit, and of the two upper of six.
+int64_t FifthByte(int64_t i, int64_t row) { return kNibbleBytes + row * 4 + i % 4; }
+int64_t FifthShift(int64_t i) { return i / 4; }
+int64_t UpperByte(int64_t i, int64_t row) {
+  return kNibbleBytes + (i / 16 * kTileRows + row) * 4 + i % 4;
+}
+int64_t UpperShift(int64_t i) { return i / 4 % 4 * 2; }
+int64_t WholeByte(int64_t i, int64_t row) { return (i / 4 * kTileRows + row) * 4 + i % 4; }
+
+void PutQuant(int bits, int quant, int64_t i, int64_t row, uint8_t* unit) {
+  if (bits == 8) {
+    unit[WholeByte(i, row)] = static_cast<uint8_t>(quant);
+    return;
+  }
+  unit[NibbleByte(i, row)] |= static_cast<uint8_t>((quant & 15) << NibbleShift(i));
+  if (bits == 5) unit[FifthByte(i, row)] |= static_cast<uint8_t>(quant >> 4 << FifthShift(i));
+  if (bits == 6) unit[UpperByte(i, row)] |= static_cast<uint8_t>(quant >> 4 << UpperShift(i));
+}
+
+int GetQuant(int bits, const uint8_t* unit, int64_t i, int64_t row) {
+  if (bits == 8) return static_cast<int8_t>(unit[WholeByte(i, row)]);
+  int quant = unit[NibbleByte(i, row)] >> NibbleShift(i) & 15;
+  if (bits == 5) quant |= (unit[FifthByte(i, row)] >> FifthShift(i) & 1) << 4;
+  if (bits == 6) quant |= (unit[UpperByte(i, row)] >> UpperShift(i) & 3) << 4;
+  return quant;
+}
+
+void PutBlock(const QuantFormat& format, const QuantBlock& block, int64_t row, uint8_t* to) {
+  const PackedLayout layout = PackedLayoutOf(format);
+  std::memcpy(to + row * 2, &block.scale, 2);
+  if (format.has_minimum) std::memcpy(to + layout.minima + row * 2, &block.minimum, 2);
+  for (int64_t run = 0; format.has_sub_scales && run < format.elements / format.run; ++run) {
+    const int64_t at = run * kTileRows + row;
+    to[layout.sub_scales + at] = static_cast<uint8_t>(block.sub_scales[run]);
+    if (format.has_minimum) {
+      to[layout.sub_minima + at] = static_cast<uint8_t>(block.sub_minima[run]);
+    }
+  }
+  for (int64_t i = 0; i < format.elements; ++i) {
+    PutQuant(format.bits, block.quants[i], i % kBlock, row,
+             to + layout.quants + i / kBlock * layout.unit_bytes);
   }
 }
 
-RowBlock ReadBlock(BlockType type, const uint8_t* bytes) {
-  RowBlock block{};
-  std::memcpy(block.scale.data(), bytes, 2);
-  switch (type) {
-    case BlockType::kQ4_0:
-      ReadNibbles(bytes + 2, block);
-      break;
-    case BlockType::kQ4_1:
-      std::memcpy(block.minimum.data(), bytes + 2, 2);
-      ReadNibbles(bytes + 4, block);
-      break;
-    default:  // Q8_0
-      std::memcpy(block.quants.data(), bytes + 2, kBlock);
+QuantBlock GetBlock(const QuantFormat& format, const uint8_t* from, int64_t row) {
+  const PackedLayout layout = PackedLayoutOf(format);
+  QuantBlock block;
+  std::memcpy(&block.scale, from + row * 2, 2);
+  if (format.has_minimum) std::memcpy(&block.minimum, from + layout.minima + row * 2, 2);
+  block.sub_scales.fill(1);
+  block.sub_minima.fill(1);
+  for (int64_t run = 0; format.has_sub_scales && run < format.elements / format.run; ++run) {
+    const int64_t at = run * kTileRows + row;
+    block.sub_scales[run] = static_cast<int8_t>(from[layout.sub_scales + at]);
+    if (format.has_minimum) {
+      block.sub_minima[run] = static_cast<int8_t>(from[layout.sub_minima + at]);
+    }
+  }
+  for (int64_t i = 0; i < format.elements; ++i) {
+    block.quants[i] = static_cast<int8_t>(GetQuant(
+        format.bits, from + layout.quants + i / kBlock * layout.unit_bytes, i % kBlock, row));
   }
   return block;
 }
 
-void WriteBlock(BlockType type, const RowBlock& block, int64_t row, uint8_t* to) {
-  int64_t scales = 0;
-  if (type == BlockType::kQ8_0) {
-    for (int64_t i = 0; i < kBlock; ++i) to[(i / 4 * 8 + row) * 4 + i % 4] = block.quants[i];
-    scales = 256;
-  } else {
-    for (int64_t i = 0; i < kBlock; ++i) {
-      to[(i / 8 * 8 + row) * 4 + i % 4] |= block.quants[i] << (i / 4 % 2 * 4);
-    }
-    scales = 128;
-  }
-  std::memcpy(to + scales + row * 2, block.scale.data(), 2);
-  if (type == BlockType::kQ4_1) std::memcpy(to + scales + 16 + row * 2, block.minimum.data(), 2);
-}
+bool IsFloat(BlockType type) { return BlockElements(type) == 1; }
 
-uint16_t Half(const uint8_t* bytes) {
-  uint16_t half;
-  std::memcpy(&half, bytes, 2);
-  return half;
+int64_t PackedBlockBytes(BlockType type) {
+  return IsFloat(type) ? kTileRows * BlockSize(type) : PackedLayoutOf(QuantFormatOf(type)).bytes;
 }
 
 }  // namespace
-
-int64_t PackedBlockBytes(BlockType type) {
-  switch (type) {
-    case BlockType::kF32:
-      return 32;
-    case BlockType::kF16:
-    case BlockType::kBF16:
-      return 16;
-    case BlockType::kQ4_0:
-      return 144;
-    case BlockType::kQ4_1:
-      return 160;
-    case BlockType::kQ8_0:
-      return 272;
-  }
-  return 0;
-}
 
 absl::StatusOr<PackedMatrix> PackedMatrix::Pack(const TensorView& tensor) {
   PackedMatrix matrix;
   matrix.type_ = tensor.type;
   matrix.columns_ = tensor.shape.back();
   matrix.rows_ = tensor.num_elements() / matrix.columns_;
-  const int64_t elements = BlockElements(tensor.type);
-  const int64_t blocks = matrix.columns_ / elements;
+  const int64_t blocks = matrix.columns_ / BlockElements(tensor.type);
   const int64_t block_bytes = PackedBlockBytes(tensor.type);
   matrix.tile_bytes_ = blocks * block_bytes;
   const int64_t size = (matrix.bytes() + kAlignment - 1) / kAlignment * kAlignment;
@@ -105,10 +110,11 @@ absl::StatusOr<PackedMatrix> PackedMatrix::Pack(const TensorView& tensor) {
   for (int64_t row = 0; row < matrix.rows_; ++row) {
     uint8_t* to = matrix.data_.get() + row / kTileRows * matrix.tile_bytes_;
     for (int64_t i = 0; i < blocks; ++i, source += source_bytes, to += block_bytes) {
-      if (elements == 1) {
+      if (IsFloat(tensor.type)) {
         std::memcpy(to + row % kTileRows * source_bytes, source, source_bytes);
       } else {
-        WriteBlock(tensor.type, ReadBlock(tensor.type, source), row % kTileRows, to);
+        PutBlock(QuantFormatOf(tensor.type), ReadQuantBlock(tensor.type, source), row % kTileRows,
+                 to);
       }
     }
   }
@@ -116,31 +122,20 @@ absl::StatusOr<PackedMatrix> PackedMatrix::Pack(const TensorView& tensor) {
 }
 
 void PackedMatrix::Unpack(int64_t row, float* values) const {
-  const int64_t elements = BlockElements(type_);
   const int64_t lane = row % kTileRows;
-  const uint8_t* block = Tile(row / kTileRows);
-  for (int64_t first = 0; first < columns_; first += elements, block += PackedBlockBytes(type_)) {
-    if (type_ == BlockType::kF32) {
-      std::memcpy(values + first, block + lane * 4, 4);
-    } else if (type_ == BlockType::kF16) {
-      values[first] = HalfToFloat(Half(block + lane * 2));
-    } else if (type_ == BlockType::kBF16) {
-      const uint32_t bits = static_cast<uint32_t>(Half(block + lane * 2)) << 16;
-      std::memcpy(values + first, &bits, 4);
-    } else if (type_ == BlockType::kQ8_0) {
-      const float scale = HalfToFloat(Half(block + 256 + lane * 2));
-      for (int64_t i = 0; i < kBlock; ++i) {
-        values[first + i] = scale * static_cast<int8_t>(block[(i / 4 * 8 + lane) * 4 + i % 4]);
-      }
-    } else {
-      const float scale = HalfToFloat(Half(block + 128 + lane * 2));
-      const bool has_minimum = type_ == BlockType::kQ4_1;
-      const float minimum = has_minimum ? HalfToFloat(Half(block + 144 + lane * 2)) : 0;
-      for (int64_t i = 0; i < kBlock; ++i) {
-        const int quant = block[(i / 8 * 8 + lane) * 4 + i % 4] >> (i / 4 % 2 * 4) & 15;
-        values[first + i] = has_minimum ? scale * quant + minimum : scale * (quant - 8);
-      }
+  const uint8_t* packed = Tile(row / kTileRows);
+  if (IsFloat(type_)) {
+    const int64_t size = BlockSize(type_);
+    std::vector<uint8_t> bytes(columns_ * size);
+    for (int64_t i = 0; i < columns_; ++i) {
+      std::memcpy(bytes.data() + i * size, packed + (i * kTileRows + lane) * size, size);
     }
+    Dequantise(type_, bytes, {values, static_cast<size_t>(columns_)}).IgnoreError();
+    return;
+  }
+  const QuantFormat format = QuantFormatOf(type_);
+  for (int64_t i = 0; i < columns_; i += format.elements, packed += PackedBlockBytes(type_)) {
+    DequantiseBlock(format, GetBlock(format, packed, lane), values + i);
   }
 }
 

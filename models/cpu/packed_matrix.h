@@ -1,15 +1,18 @@
 // Weight matrices in the order in which the kernels read them.
 //
 // Eight output rows make a tile, and a tile's blocks follow each other along the inputs, so that a
-// pass reads the matrix once from its first byte to its last. Quantised formats keep their blocks
-// of 32 inputs and their own precision:
+// pass reads the matrix once from its first byte to its last. Float formats are values
+// [inputs][8 rows]. Quantised formats keep their precision; a block of theirs is
 //
-//   Q4_0, Q4_1   quants uint8[4][8 rows][4]: byte i of group g holds input 8g + i in its low
-//                nibble and input 8g + 4 + i in its high one
-//   Q5_0, Q5_1   the same, then uint8[8 rows][4]: bit j of byte i is the fifth bit of input 4j + i
-//   Q8_0         quants int8[8][8 rows][4]
-//   all          then scales half[8]; Q4_1 and Q5_1 then minima half[8]
-//   F32, F16, BF16   values [inputs][8 rows]
+//   scales half[8]; minima half[8] if the format has any
+//   sub-scales int8[runs][8], sub-minima int8[runs][8] if it has any
+//   quants, for each 32 inputs:
+//     4, 5, 6 bits   uint8[4][8 rows][4]: byte i of group g holds the low nibbles of input 8g + i
+//                    (low) and of input 8g + 4 + i (high)
+//     5 bits         then uint8[8 rows][4]: bit j of byte i is the fifth bit of input 4j + i
+//     6 bits         then uint8[2][8 rows][4]: bits 2j and 2j + 1 of byte i of part p are the upper
+//                    two of input 16p + 4j + i
+//     8 bits         int8[8][8 rows][4]: byte i of group g is input 4g + i
 //
 // Rows beyond the last are zero.
 #pragma once
@@ -21,12 +24,35 @@
 
 #include "absl/status/statusor.h"
 #include "models/block_format.h"
+#include "models/quant_block.h"
 #include "models/weight_source.h"
 
 namespace paceline::cpu {
 
 inline constexpr int64_t kTileRows = 8;
-inline constexpr int64_t kBlock = 32;  // Inputs of a quantised block.
+inline constexpr int64_t kBlock = 32;  // Inputs that share a scale of the activations.
+
+// Where the parts of a packed block of a quantised format begin, in bytes.
+struct PackedLayout {
+  int64_t minima;
+  int64_t sub_scales;
+  int64_t sub_minima;
+  int64_t quants;
+  int64_t unit_bytes;  // Of the quants of 32 inputs.
+  int64_t bytes;       // Of the block.
+};
+
+constexpr PackedLayout PackedLayoutOf(const QuantFormat& format) {
+  PackedLayout layout{};
+  layout.minima = 2 * kTileRows;
+  layout.sub_scales = layout.minima + (format.has_minimum ? 2 * kTileRows : 0);
+  const int64_t subs = format.has_sub_scales ? format.elements / format.run * kTileRows : 0;
+  layout.sub_minima = layout.sub_scales + subs;
+  layout.quants = layout.sub_minima + (format.has_minimum ? subs : 0);
+  layout.unit_bytes = kTileRows * kBlock * format.bits / 8;
+  layout.bytes = layout.quants + format.elements / kBlock * layout.unit_bytes;
+  return layout;
+}
 
 class PackedMatrix {
  public:
@@ -44,7 +70,7 @@ class PackedMatrix {
   int64_t bytes() const { return num_tiles() * tile_bytes_; }
   const uint8_t* Tile(int64_t tile) const { return data_.get() + tile * tile_bytes_; }
 
-  // Writes row `row` as float32 [columns].
+  // Writes row `row` as float32 [columns]: the very values that Dequantise gives.
   void Unpack(int64_t row, float* values) const;
 
  private:
@@ -58,8 +84,5 @@ class PackedMatrix {
   int64_t tile_bytes_ = 0;
   std::unique_ptr<uint8_t[], Free> data_;
 };
-
-// Bytes of a tile's block: 32 inputs of a quantised format, one input of a float format.
-int64_t PackedBlockBytes(BlockType type);
 
 }  // namespace paceline::cpu

@@ -15,6 +15,11 @@ struct Avx2 {
   using Bytes = __m256i;
   using Sums = __m256i;  // [8 rows][2] int16
 
+  static constexpr int kRowsTogether = 4;
+  // Two products of a group go to one int16: 2 x 15 x 127 x 8, 2 x 31 x 127 x 4, 2 x 63 x 127 x 2.
+  static constexpr int kGroupsInSum[5] = {8, 4, 2, 1, 1};
+  static constexpr bool kSignedAsUnsigned = false;
+
   static Floats Set(float value) { return _mm256_set1_ps(value); }
   static Floats Load(const float* from) { return _mm256_loadu_ps(from); }
   static void Store(float* to, Floats x) { _mm256_storeu_ps(to, x); }
@@ -22,6 +27,10 @@ struct Avx2 {
   static void StoreHalf(uint16_t* to, Floats x) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
                      _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  }
+  static Floats LoadInt8(const int8_t* from) {
+    const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from));
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
   }
   static Floats LoadBrain(const uint16_t* from) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(Load128(from)), 16));
@@ -51,9 +60,6 @@ struct Avx2 {
   }
 
   static Ints ZeroInts() { return _mm256_setzero_si256(); }
-  static Ints Minus(Ints x, int32_t value) {
-    return _mm256_sub_epi32(x, _mm256_set1_epi32(value));
-  }
   static Ints Plus(Ints x, Ints y) { return _mm256_add_epi32(x, y); }
 
   static Bytes LoadBytes(const uint8_t* from) {
@@ -61,14 +67,14 @@ struct Avx2 {
   }
   static Bytes LowNibbles(Bytes bytes) { return _mm256_and_si256(bytes, _mm256_set1_epi8(15)); }
   static Bytes HighNibbles(Bytes bytes) { return LowNibbles(_mm256_srli_epi16(bytes, 4)); }
-  template <int Plane>
-  static Bytes WithFifthBit(Bytes nibbles, Bytes bits) {
+  template <int kFirst, int kBits>
+  static Bytes WithUpperBits(Bytes nibbles, Bytes upper) {
     const Bytes moved =
-        Plane < 4 ? _mm256_slli_epi16(bits, 4 - Plane) : _mm256_srli_epi16(bits, Plane - 4);
-    return _mm256_or_si256(nibbles, _mm256_and_si256(moved, _mm256_set1_epi8(16)));
+        kFirst < 4 ? _mm256_slli_epi16(upper, 4 - kFirst) : _mm256_srli_epi16(upper, kFirst - 4);
+    const Bytes mask = _mm256_set1_epi8(static_cast<char>(((1 << kBits) - 1) << 4));
+    return _mm256_or_si256(nibbles, _mm256_and_si256(moved, mask));
   }
 
-  // 8 times 2 x 15 x 127 and 4 times 2 x 31 x 127 both fit a signed 16-bit sum.
   static Sums ZeroSums() { return _mm256_setzero_si256(); }
   static Sums DotUnsigned(Sums sums, Bytes weights, const int8_t* four) {
     return Here(_mm256_add_epi16(sums, _mm256_maddubs_epi16(weights, Four(four))));
@@ -81,11 +87,11 @@ struct Avx2 {
     return Here(_mm256_add_epi32(sums, Widen(pairs)));
   }
 
- private:
+ protected:
   // Computed here and kept in a register. Without it gcc puts the additions off to where their sum
   // is used, and spills what is to be added: half the speed at four rows.
   static __m256i Here(__m256i x) {
-    asm("" : "+x"(x));
+    asm("" : "+v"(x));
     return x;
   }
   static __m128i Load128(const void* from) {

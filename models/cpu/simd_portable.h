@@ -25,6 +25,13 @@ struct Portable {
   };
   using Sums = Ints;  // Of products with unsigned weights; see DotUnsigned.
 
+  // Rows that share a tile once it is unpacked.
+  static constexpr int kRowsTogether = 2;
+  // Groups of four inputs whose products fit Sums, for weights of 4, 5, 6, (7,) 8 bits.
+  static constexpr int kGroupsInSum[5] = {8, 8, 8, 8, 8};
+  // Whether signed weights are raised by 128 and multiplied as unsigned ones.
+  static constexpr bool kSignedAsUnsigned = false;
+
   template <typename Function>
   static Floats Each(Function function) {
     Floats result;
@@ -44,6 +51,9 @@ struct Portable {
   }
   static void StoreHalf(uint16_t* to, const Floats& x) {
     for (int i = 0; i < 8; ++i) to[i] = FloatToHalf(x.lane[i]);
+  }
+  static Floats LoadInt8(const int8_t* from) {
+    return Each([&](int i) { return static_cast<float>(from[i]); });
   }
   static Floats LoadBrain(const uint16_t* from) {
     return Each([&](int i) {
@@ -101,11 +111,6 @@ struct Portable {
   }
 
   static Ints ZeroInts() { return {}; }
-  static Ints Minus(Ints x, int32_t value) {
-    for (int32_t& lane : x.lane) lane -= value;
-    return x;
-  }
-
   static Bytes LoadBytes(const uint8_t* from) {
     Bytes bytes;
     std::memcpy(bytes.byte, from, sizeof bytes.byte);
@@ -119,15 +124,16 @@ struct Portable {
     for (uint8_t& byte : bytes.byte) byte >>= 4;
     return bytes;
   }
-  // Nibbles with bit `Plane` of every byte of `bits` as their fifth bit.
-  template <int Plane>
-  static Bytes WithFifthBit(Bytes nibbles, const Bytes& bits) {
-    for (int i = 0; i < 32; ++i) nibbles.byte[i] |= (bits.byte[i] >> Plane & 1) << 4;
+  // Nibbles with `kBits` (1 or 2) bits of every byte of `upper`, from bit `kFirst` on, above them.
+  template <int kFirst, int kBits>
+  static Bytes WithUpperBits(Bytes nibbles, const Bytes& upper) {
+    for (int i = 0; i < 32; ++i) {
+      nibbles.byte[i] |= (upper.byte[i] >> kFirst & ((1 << kBits) - 1)) << 4;
+    }
     return nibbles;
   }
 
-  // Adds to each row the four products of unsigned weights with four activations. Sums hold as many
-  // as fit 16 bits: 8 of 4-bit weights, 4 of 5-bit ones.
+  // Adds to each row the four products of unsigned weights with four activations.
   static Sums ZeroSums() { return {}; }
   static Sums DotUnsigned(Sums sums, const Bytes& weights, const int8_t* four) {
     for (int row = 0; row < 8; ++row) {

@@ -18,7 +18,9 @@ using testing::IsOkAndHolds;
 using testing::StatusIs;
 
 constexpr BlockType kAllTypes[] = {BlockType::kF32,  BlockType::kF16,  BlockType::kBF16,
-                                   BlockType::kQ4_0, BlockType::kQ4_1, BlockType::kQ8_0};
+                                   BlockType::kQ4_0, BlockType::kQ4_1, BlockType::kQ5_0,
+                                   BlockType::kQ5_1, BlockType::kQ8_0, BlockType::kQ4_K,
+                                   BlockType::kQ5_K, BlockType::kQ6_K};
 
 std::vector<uint8_t> FromHex(const std::string& hex) {
   const std::string bytes = absl::HexStringToBytes(hex);
@@ -35,7 +37,7 @@ void ExpectDequantises(BlockType type, const std::vector<uint8_t>& bytes,
 
 TEST(BlockFormatTest, GoldensOfEveryTypeAreExact) {
   const nlohmann::json types = testing::ReadJson("gguf_blocks.json")["types"];
-  ASSERT_EQ(types.size(), 5);
+  ASSERT_EQ(types.size(), 10);
   for (const auto& [name, golden] : types.items()) {
     const auto type = BlockTypeFromGguf(golden["ggml_type"].get<uint32_t>());
     ASSERT_THAT(type, IsOk());
@@ -106,21 +108,21 @@ TEST(BlockFormatTest, HalvesRoundToTheNearestThenToEven) {
 TEST(BlockFormatTest, TypeIdsGoBothWays) {
   for (BlockType type : kAllTypes) {
     EXPECT_THAT(BlockTypeFromGguf(GgufTypeId(type)), IsOkAndHolds(type)) << BlockTypeName(type);
-    EXPECT_EQ(BlockBytes(type, 320), 320 / BlockElements(type) * BlockSize(type));
+    EXPECT_EQ(BlockBytes(type, 512), 512 / BlockElements(type) * BlockSize(type));
   }
 }
 
 TEST(BlockFormatTest, OtherTypeIdsAreRefusedByNumber) {
-  for (uint32_t id : {4u, 6u, 14u, 31u, 1000u, 0xFFFFFFFFu}) {
+  for (uint32_t id : {4u, 10u, 11u, 31u, 1000u, 0xFFFFFFFFu}) {
     EXPECT_THAT(BlockTypeFromGguf(id), StatusIs(absl::StatusCode::kUnimplemented,
                                                 HasSubstr("got GGUF type " + std::to_string(id))));
   }
 }
 
 TEST(BlockFormatTest, BytesMustFitTheValues) {
-  std::vector<float> values(64);
+  std::vector<float> values(512);
   for (BlockType type : kAllTypes) {
-    const auto right = static_cast<size_t>(BlockBytes(type, 64));
+    const auto right = static_cast<size_t>(BlockBytes(type, 512));
     for (size_t size : {size_t{0}, right - 1, right + 1}) {
       EXPECT_THAT(Dequantise(type, std::vector<uint8_t>(size), values),
                   StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("bytes: expected")));

@@ -36,8 +36,8 @@ struct FileMatrix {
       } else if (type == BlockType::kBF16) {
         bytes[at + 1] = 0x3e;
       } else {
-        put_half(0);
-        if (type == BlockType::kQ4_1) put_half(2);
+        put_half(type == BlockType::kQ6_K ? 208 : 0);
+        if (QuantFormatOf(type).has_minimum) put_half(2);
       }
     }
     tensor = {"w", {rows, columns}, type, bytes};
@@ -55,14 +55,14 @@ struct Inputs {
       : values(rows * columns),
         quants(values.size()),
         scales(rows * (columns / kBlock)),
-        sums(scales.size()) {
+        sums(3 * scales.size()) {
     std::mt19937 random(seed);
     std::normal_distribution<float> normal;
     for (float& value : values) value = normal(random);
     for (int64_t row = 0; row < rows && columns % kBlock == 0; ++row) {
       kernels.quantise(values.data() + row * columns, columns, quants.data() + row * columns,
                        scales.data() + row * (columns / kBlock),
-                       sums.data() + row * (columns / kBlock));
+                       sums.data() + 3 * row * (columns / kBlock));
     }
     view = {values.data(), quants.data(), scales.data(), sums.data(), columns};
   }
@@ -70,7 +70,7 @@ struct Inputs {
   std::vector<float> values;
   std::vector<int8_t> quants;
   std::vector<float> scales;
-  std::vector<int32_t> sums;
+  std::vector<float> sums;
   Activations view;
 };
 
@@ -80,16 +80,23 @@ class KernelsTest : public ::testing::TestWithParam<const Kernels*> {
 };
 
 constexpr BlockType kTypes[] = {BlockType::kF32,  BlockType::kF16,  BlockType::kBF16,
-                                BlockType::kQ4_0, BlockType::kQ4_1, BlockType::kQ8_0};
+                                BlockType::kQ4_0, BlockType::kQ4_1, BlockType::kQ5_0,
+                                BlockType::kQ5_1, BlockType::kQ8_0, BlockType::kQ4_K,
+                                BlockType::kQ5_K, BlockType::kQ6_K};
+
+// Inputs that give more than one block, or a number that is no multiple of a vector.
+int64_t ColumnsFor(BlockType type) {
+  return BlockElements(type) == 1 ? 45 : std::max<int64_t>(96, 2 * BlockElements(type));
+}
 
 TEST_P(KernelsTest, MultiplyIsTheProductOfWhatIsStored) {
   for (const BlockType type : kTypes) {
     for (const int64_t rows : {1, 8, 21}) {
-      const int64_t columns = BlockElements(type) == 1 ? 45 : 96;
+      const int64_t columns = ColumnsFor(type);
       const FileMatrix file(type, rows, columns, 3);
       const auto matrix = PackedMatrix::Pack(file.tensor);
       ASSERT_THAT(matrix, testing::IsOk());
-      constexpr int64_t kInputs = 7;
+      constexpr int64_t kInputs = 15;  // 8 + 7 and 4 + 4 + 4 + 3 rows that share a tile.
       const Inputs x(kernels(), kInputs, columns, 4);
       std::vector<float> y(kInputs * rows, -1);
       kernels().multiply(*matrix, x.view, kInputs, 0, matrix->num_tiles(), y.data(), rows);
@@ -114,30 +121,39 @@ TEST_P(KernelsTest, MultiplyIsTheProductOfWhatIsStored) {
 
 // The largest quants of both signs: sums inside a block must not saturate.
 TEST_P(KernelsTest, ExtremeQuantsDoNotSaturate) {
-  for (const BlockType type : {BlockType::kQ4_0, BlockType::kQ4_1, BlockType::kQ8_0}) {
+  for (const BlockType type : kTypes) {
+    if (BlockElements(type) == 1) continue;
     for (const uint8_t byte : {0x00, 0x7f, 0x80, 0x81, 0xff}) {
       for (const float sign : {1.0f, -1.0f}) {
-        FileMatrix file(type, 8, 32, 1);
-        const int64_t header = BlockSize(type) - (type == BlockType::kQ8_0 ? 32 : 16);
+        const int64_t columns = BlockElements(type);
+        FileMatrix file(type, 8, columns, 1);
+        const QuantFormat format = QuantFormatOf(type);
+        const int64_t num_quant_bytes = columns * format.bits / 8;
+        const int64_t header = type == BlockType::kQ6_K ? 0 : BlockSize(type) - num_quant_bytes;
         for (int64_t i = 0; i < static_cast<int64_t>(file.bytes.size()); ++i) {
-          if (i % BlockSize(type) >= header) file.bytes[i] = byte;
+          const int64_t at = i % BlockSize(type) - header;
+          if (at >= 0 && at < num_quant_bytes) file.bytes[i] = byte;
         }
-        file.tensor.bytes = file.bytes;
         ASSERT_THAT(Dequantise(type, file.bytes, std::span<float>(file.values)), testing::IsOk());
         const auto matrix = PackedMatrix::Pack(file.tensor);
         ASSERT_THAT(matrix, testing::IsOk());
-        const std::vector<float> ones(32, sign);
-        std::vector<int8_t> quants(32);
-        float scale;
-        int32_t sum;
-        kernels().quantise(ones.data(), 32, quants.data(), &scale, &sum);
-        EXPECT_EQ(sum, static_cast<int32_t>(sign) * 127 * 32);
+        const std::vector<float> ones(columns, sign);
+        std::vector<int8_t> quants(columns);
+        std::vector<float> scales(columns / kBlock);
+        std::vector<float> sums(3 * scales.size());
+        kernels().quantise(ones.data(), columns, quants.data(), scales.data(), sums.data());
+        EXPECT_FLOAT_EQ(sums[0], sign * 32);
         float y[8];
-        kernels().multiply(*matrix, {ones.data(), quants.data(), &scale, &sum, 32}, 1, 0, 1, y, 8);
+        kernels().multiply(*matrix, {ones.data(), quants.data(), scales.data(), sums.data(), columns},
+                           1, 0, 1, y, 8);
         for (int64_t n = 0; n < 8; ++n) {
           double expected = 0;
-          for (int64_t k = 0; k < 32; ++k) expected += sign * file.values[n * 32 + k];
-          EXPECT_NEAR(y[n], expected, 1e-5 * std::abs(expected) + 1e-6) << BlockTypeName(type);
+          double magnitude = 0;
+          for (int64_t k = 0; k < columns; ++k) {
+            expected += sign * file.values[n * columns + k];
+            magnitude += std::abs(file.values[n * columns + k]);
+          }
+          EXPECT_NEAR(y[n], expected, 1e-5 * magnitude + 1e-6) << BlockTypeName(type);
         }
       }
     }
@@ -146,13 +162,14 @@ TEST_P(KernelsTest, ExtremeQuantsDoNotSaturate) {
 
 TEST_P(KernelsTest, UnpackGivesTheFilesValues) {
   for (const BlockType type : kTypes) {
-    const FileMatrix file(type, 11, 64, 9);
+    const int64_t columns = ColumnsFor(type);
+    const FileMatrix file(type, 11, columns, 9);
     const auto matrix = PackedMatrix::Pack(file.tensor);
     ASSERT_THAT(matrix, testing::IsOk());
     for (int64_t row = 0; row < 11; ++row) {
-      std::vector<float> values(64);
+      std::vector<float> values(columns);
       matrix->Unpack(row, values.data());
-      EXPECT_EQ(std::memcmp(values.data(), file.values.data() + row * 64, 256), 0)
+      EXPECT_EQ(std::memcmp(values.data(), file.values.data() + row * columns, columns * 4), 0)
           << BlockTypeName(type) << ", row " << row;
     }
   }
@@ -166,15 +183,18 @@ TEST_P(KernelsTest, QuantisedValuesAreWithinHalfAStep) {
     for (float& value : values) value = size * normal(random);
     std::vector<int8_t> quants(64);
     float scales[2];
-    int32_t sums[2];
+    float sums[6];
     kernels().quantise(values.data(), 64, quants.data(), scales, sums);
     for (int block = 0; block < 2; ++block) {
-      int32_t sum = 0;
-      for (int i = 32 * block; i < 32 * block + 32; ++i) {
-        EXPECT_NEAR(scales[block] * quants[i], values[i], 0.5001 * scales[block]);
-        sum += quants[i];
+      float halves[2] = {0, 0};
+      for (int i = 0; i < 32; ++i) {
+        const int8_t quant = quants[32 * block + i];
+        EXPECT_NEAR(scales[block] * quant, values[32 * block + i], 0.5001 * scales[block]);
+        halves[i / 16] += quant;
       }
-      EXPECT_EQ(sums[block], sum);
+      EXPECT_FLOAT_EQ(sums[3 * block], scales[block] * (halves[0] + halves[1]));
+      EXPECT_FLOAT_EQ(sums[3 * block + 1], scales[block] * halves[0]);
+      EXPECT_FLOAT_EQ(sums[3 * block + 2], scales[block] * halves[1]);
     }
   }
 }
@@ -183,14 +203,14 @@ TEST_P(KernelsTest, ZerosStayZeroAndWhatIsNotFiniteBecomesNan) {
   std::vector<float> values(32, 0.0f);
   std::vector<int8_t> quants(32, 1);
   float scale = 1;
-  int32_t sum = 1;
-  kernels().quantise(values.data(), 32, quants.data(), &scale, &sum);
+  float sums[3] = {1, 1, 1};
+  kernels().quantise(values.data(), 32, quants.data(), &scale, sums);
   EXPECT_EQ(scale, 0);
-  EXPECT_EQ(sum, 0);
+  for (const float sum : sums) EXPECT_EQ(sum, 0);
   for (const float bad : {std::numeric_limits<float>::infinity(),
                           std::numeric_limits<float>::quiet_NaN()}) {
     values[13] = bad;
-    kernels().quantise(values.data(), 32, quants.data(), &scale, &sum);
+    kernels().quantise(values.data(), 32, quants.data(), &scale, sums);
     EXPECT_TRUE(std::isnan(scale));
   }
 }

@@ -1,0 +1,14 @@
+// The kernels' vector operations with the registers and instructions of AVX-512, on vectors of 256
+// bits: twice the registers, so that eight rows share a tile. To be included by files compiled for
+// AVX-512 BW and VL.
+#pragma once
+
+#include "models/cpu/simd_avx2.h"
+
+namespace paceline::cpu {
+
+struct Avx512 : Avx2 {
+  static constexpr int kRowsTogether = 8;
+};
+
+}  // namespace paceline::cpu
