@@ -68,4 +68,13 @@ absl::Status CheckBatch(const ForwardBatch& batch, const ModelConfig& config,
   return absl::OkStatus();
 }
 
+int64_t ForwardBatch::NumWantedRows() const {
+  int64_t count = 0;
+  for (const Segment& segment : segments) {
+    if (segment.wish == RowWish::kAll) count += static_cast<int64_t>(segment.tokens.size());
+    if (segment.wish == RowWish::kLast) ++count;
+  }
+  return count;
+}
+
 }  // namespace paceline

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -39,21 +41,41 @@ struct Segment {
 struct ForwardBatch {
   std::vector<Segment> segments;
   int32_t num_layers = 0;  // Run only the first layers, then final norm and head; 0 runs all.
+
+  int64_t NumWantedRows() const;
 };
 
 // What every model refuses before it changes anything: kInvalidArgument (ids, parents, unknown
 // sequence, number of layers), kOutOfRange (context length).
 absl::Status CheckBatch(const ForwardBatch& batch, const ModelConfig& config, const KvCache& cache);
 
-// Logit rows in the order of segments and of their rows. Owns its memory.
-struct ForwardOutput {
-  int64_t width = 0;  // Entries a row: the model's head, at least the tokenizer's vocabulary.
-  std::vector<float> logits;  // [rows, width] float32
+// Logit rows in the order of segments and of their rows, float32 [rows, width]. Copies share memory.
+class ForwardOutput {
+ public:
+  ForwardOutput() = default;
+  // Rows that are still to be written.
+  ForwardOutput(int64_t num_rows, int64_t width)
+      : ForwardOutput(std::make_shared_for_overwrite<float[]>(num_rows * width), num_rows, width) {}
+  ForwardOutput(std::shared_ptr<float[]> logits, int64_t num_rows, int64_t width)
+      : logits_(std::move(logits)), num_rows_(num_rows), width_(width) {}
 
-  int64_t num_rows() const { return width == 0 ? 0 : static_cast<int64_t>(logits.size()) / width; }
+  int64_t num_rows() const { return num_rows_; }
+  int64_t width() const { return width_; }  // The model's head, at least the tokenizer's vocabulary.
   std::span<const float> Row(int64_t row) const {
-    return std::span<const float>(logits).subspan(row * width, width);
+    return {logits_.get() + row * width_, static_cast<size_t>(width_)};
   }
+  float* MutableRow(int64_t row) { return logits_.get() + row * width_; }
+
+ private:
+  std::shared_ptr<float[]> logits_;
+  int64_t num_rows_ = 0;
+  int64_t width_ = 0;
+};
+
+// What a row of a pass costs: the planner's and the benchmarks' arithmetic. Attention is not in it.
+struct PassWork {
+  int64_t weight_bytes = 0;   // Read by a pass, whatever its rows.
+  int64_t multiplications = 0;  // Of a row, with its logits.
 };
 
 // A decoder-only transformer with its paged cache. Not thread-safe.
@@ -74,6 +96,8 @@ class LanguageModel {
   virtual int32_t context_length() const = 0;
   virtual int32_t num_layers() const = 0;
   virtual int64_t logit_width() const = 0;
+
+  virtual PassWork work() const = 0;
 
   // Engine and what it runs on, in a few words for people: "fast engine, avx2, 2 threads".
   virtual std::string Describe() const = 0;

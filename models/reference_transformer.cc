@@ -53,6 +53,12 @@ struct Tile {
   at::Tensor mask;       // [N / G * W, S] 0 or -inf, the same for each head of a group
 };
 
+// Rows of a pass are written in their order.
+struct LogitWriter {
+  ForwardOutput logits;
+  int64_t next_row = 0;
+};
+
 class ReferenceTransformer : public LanguageModel, private KvStorage {
  public:
   ReferenceTransformer(ModelConfig config, ReferenceWeights weights, at::Device device,
@@ -72,15 +78,16 @@ class ReferenceTransformer : public LanguageModel, private KvStorage {
   int32_t context_length() const override { return config_.context_length; }
   int32_t num_layers() const override { return config_.num_layers; }
   int64_t logit_width() const override { return config_.vocab_size; }
+  PassWork work() const override;
   std::string Describe() const override {
     return absl::StrCat("reference engine, ", device_.str(), ", ", at::get_num_threads(),
                         " threads");
   }
 
  private:
-  absl::Status RunSegment(const Segment& segment, int32_t num_layers, ForwardOutput& output);
+  absl::Status RunSegment(const Segment& segment, int32_t num_layers, LogitWriter& output);
   void RunTile(const Tile& tile, int32_t num_layers, bool wants_all, bool wants_last,
-               ForwardOutput& output);
+               LogitWriter& output);
 
   Tile MakeTile(const Segment& segment, const std::vector<int64_t>& slots, int32_t base,
                 int32_t first, int32_t width) const;
@@ -89,7 +96,7 @@ class ReferenceTransformer : public LanguageModel, private KvStorage {
   at::Tensor Layer(const at::Tensor& x, int32_t layer, const Tile& tile);
   at::Tensor Attention(const at::Tensor& x, int32_t layer, const Tile& tile);
   at::Tensor Rotate(const at::Tensor& x, const Tile& tile) const;
-  void AddLogits(const at::Tensor& hidden, int64_t num_rows, ForwardOutput& output) const;
+  void AddLogits(const at::Tensor& hidden, int64_t num_rows, LogitWriter& output) const;
 
   void BuildRotation();
   absl::Status Reserve(int64_t num_slots) override;
@@ -141,23 +148,32 @@ absl::StatusOr<ForwardOutput> ReferenceTransformer::Forward(const ForwardBatch& 
   const int32_t num_layers = batch.num_layers > 0 ? batch.num_layers : config_.num_layers;
   std::vector<int32_t> lengths;
   for (const Segment& segment : batch.segments) lengths.push_back(cache_.Length(segment.sequence));
-  ForwardOutput output;
-  output.width = config_.vocab_size;
+  LogitWriter output{ForwardOutput(batch.NumWantedRows(), config_.vocab_size)};
   const absl::Status status = CallTorch([&]() -> absl::Status {
     for (const Segment& segment : batch.segments) {
       PACELINE_RETURN_IF_ERROR(RunSegment(segment, num_layers, output));
     }
     return absl::OkStatus();
   });
-  if (status.ok()) return output;
+  if (status.ok()) return std::move(output.logits);
   for (size_t i = 0; i < lengths.size(); ++i) {
     PACELINE_RETURN_IF_ERROR(cache_.Truncate(batch.segments[i].sequence, lengths[i]));
   }
   return status;
 }
 
+// Every matrix in float32.
+PassWork ReferenceTransformer::work() const {
+  int64_t elements = weights_.head.numel();
+  for (const LayerWeights& layer : weights_.layers) {
+    elements += layer.query_key_value.numel() + layer.attention_out.numel() +
+                layer.gate_up.numel() + layer.down.numel();
+  }
+  return {4 * elements, elements};
+}
+
 absl::Status ReferenceTransformer::RunSegment(const Segment& segment, int32_t num_layers,
-                                              ForwardOutput& output) {
+                                              LogitWriter& output) {
   const auto count = static_cast<int32_t>(segment.tokens.size());
   const int32_t base = cache_.Length(segment.sequence);
   PACELINE_RETURN_IF_ERROR(cache_.Append(segment.sequence, count).status());
@@ -216,7 +232,7 @@ at::Tensor ReferenceTransformer::MakeMask(const Segment& segment, int32_t base, 
 }
 
 void ReferenceTransformer::RunTile(const Tile& tile, int32_t num_layers, bool wants_all,
-                                   bool wants_last, ForwardOutput& output) {
+                                   bool wants_last, LogitWriter& output) {
   at::Tensor x = weights_.embedding.index_select(0, tile.tokens);
   for (int32_t layer = 0; layer < num_layers; ++layer) x = Layer(x, layer, tile);
   if (wants_all) {
@@ -282,12 +298,12 @@ at::Tensor ReferenceTransformer::Attention(const at::Tensor& x, int32_t layer, c
 
 // Final norm and head over one tile of the usual width; the first `num_rows` rows are wanted.
 void ReferenceTransformer::AddLogits(const at::Tensor& hidden, int64_t num_rows,
-                                     ForwardOutput& output) const {
+                                     LogitWriter& output) const {
   const at::Tensor normed = RmsNorm(hidden, weights_.output_norm, config_.rms_norm_epsilon);
   const at::Tensor logits =
       at::linear(normed, weights_.head).narrow(0, 0, num_rows).to(at::kCPU).contiguous();
-  const float* first = logits.data_ptr<float>();
-  output.logits.insert(output.logits.end(), first, first + logits.numel());
+  std::copy_n(logits.data_ptr<float>(), logits.numel(), output.logits.MutableRow(output.next_row));
+  output.next_row += num_rows;
 }
 
 absl::Status ReferenceTransformer::Reserve(int64_t num_slots) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <new>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -12,6 +11,7 @@
 #include "base/thread_pool.h"
 #include "models/cpu/cpu_weights.h"
 #include "models/cpu/isa.h"
+#include "models/cpu/machine.h"
 #include "models/cpu/page_store.h"
 
 // Shapes: M rows of a pass, H hidden, N query heads in G groups, D head size, F feed-forward, V
@@ -105,6 +105,30 @@ struct Workspace {
   ActivationBuffer wanted;             // [wanted rows, H]
 };
 
+// Memory for logits, used again once nobody reads them: fresh pages cost more than what is written
+// to them.
+class LogitBuffers {
+ public:
+  ForwardOutput Rows(int64_t num_rows, int64_t width) {
+    const int64_t size = num_rows * width;
+    if (size > kLargestKept) return {num_rows, width};
+    for (Buffer& buffer : buffers_) {
+      if (buffer.logits.use_count() > 1) continue;
+      if (buffer.size < size) buffer = {std::make_shared_for_overwrite<float[]>(size), size};
+      return {buffer.logits, num_rows, width};
+    }
+    return {num_rows, width};
+  }
+
+ private:
+  static constexpr int64_t kLargestKept = int64_t{1} << 21;  // 8 MB.
+  struct Buffer {
+    std::shared_ptr<float[]> logits;
+    int64_t size = 0;
+  };
+  Buffer buffers_[2];  // The pass before may still be read.
+};
+
 // What a thread has for itself.
 struct ThreadScratch {
   std::vector<float> scores;      // [N / G, kAttentionChunk]
@@ -137,6 +161,7 @@ class CpuTransformer : public LanguageModel {
   int32_t context_length() const override { return config_.context_length; }
   int32_t num_layers() const override { return config_.num_layers; }
   int64_t logit_width() const override { return config_.vocab_size; }
+  PassWork work() const override { return weights_.work(); }
   std::string Describe() const override {
     return absl::StrCat("fast engine, ", kernels_.name, ", ", pool_.num_threads(), " threads");
   }
@@ -177,6 +202,7 @@ class CpuTransformer : public LanguageModel {
   ThreadPool pool_;
   std::vector<ThreadScratch> scratch_;
   Workspace work_;
+  LogitBuffers logits_;
   std::vector<float> cosines_;  // [context, D / 2]
   std::vector<float> sines_;    // [context, D / 2]
 };
@@ -230,9 +256,9 @@ absl::StatusOr<ForwardOutput> CpuTransformer::Forward(const ForwardBatch& batch)
   std::vector<int32_t> lengths;
   for (const Segment& segment : batch.segments) lengths.push_back(cache_.Length(segment.sequence));
   ForwardOutput output;
-  output.width = config_.vocab_size;
   absl::Status status;
   try {
+    output = logits_.Rows(batch.NumWantedRows(), config_.vocab_size);
     status = Run(batch, output);
   } catch (const std::bad_alloc&) {
     status = absl::ResourceExhaustedError("memory: expected room for a pass, got none");
@@ -269,7 +295,6 @@ Row PlanRow(const SegmentPlan& plan, int32_t index) {
 absl::Status CpuTransformer::Run(const ForwardBatch& batch, ForwardOutput& output) {
   std::vector<SegmentPlan> plans;
   plans.reserve(batch.segments.size());
-  int64_t num_wanted = 0;
   std::vector<Row> rows;
   int64_t num_partials = 0;
   const auto run = [&] {
@@ -283,9 +308,7 @@ absl::Status CpuTransformer::Run(const ForwardBatch& batch, ForwardOutput& outpu
     const auto count = static_cast<int32_t>(segment.tokens.size());
     PACELINE_RETURN_IF_ERROR(cache_.Append(segment.sequence, count).status());
     plans.push_back(PlanSegment(segment, base, cache_.Slots(segment.sequence)));
-    num_wanted += segment.wish == RowWish::kAll ? count : segment.wish == RowWish::kLast;
   }
-  output.logits.resize(num_wanted * output.width);
   int64_t next_output = 0;
   for (const SegmentPlan& plan : plans) {
     for (int32_t i = 0; i < static_cast<int32_t>(plan.segment->tokens.size()); ++i) {
@@ -540,7 +563,7 @@ void CpuTransformer::Head(int32_t thread, ForwardOutput& output) {
   const auto num_wanted = std::count_if(first_wanted, work_.rows.end(), wants);
   const auto [first, last] = PartOf(weights_.head->num_tiles(), thread, pool_.num_threads());
   kernels_.multiply(*weights_.head, work_.wanted.View(), num_wanted, first, last,
-                    output.logits.data() + first_wanted->output * output.width, output.width);
+                    output.MutableRow(first_wanted->output), output.width());
 }
 
 }  // namespace
@@ -555,12 +578,10 @@ absl::StatusOr<std::unique_ptr<LanguageModel>> LoadCpuModel(const WeightSource& 
                                                  cpu::kTileRows, " for the fast engine, got ",
                                                  config.head_dim));
   }
-  const auto processors = static_cast<int32_t>(std::max(1u, std::thread::hardware_concurrency()));
-  const int32_t threads = options.num_threads > 0 ? options.num_threads : processors;
   PACELINE_ASSIGN_OR_RETURN(cpu::Weights packed, cpu::LoadWeights(weights));
   const int64_t positions = options.CachePositions(config);
   return std::make_unique<cpu::CpuTransformer>(std::move(config), std::move(packed), *kernels,
-                                               threads, positions);
+                                               cpu::ThreadsFor(options.num_threads), positions);
 }
 
 }  // namespace paceline

@@ -57,15 +57,20 @@ absl::StatusOr<Weights> LoadWeights(const WeightSource& source) {
   return weights;
 }
 
-int64_t Weights::bytes() const {
-  int64_t sum = embedding->bytes() + (head == embedding ? 0 : head->bytes());
+PassWork Weights::work() const {
+  PassWork work;
+  const auto add = [&](const PackedMatrix& matrix) {
+    work.weight_bytes += matrix.bytes();
+    work.multiplications += matrix.rows() * matrix.columns();
+  };
   for (const LayerWeights& layer : layers) {
     for (const PackedMatrix* matrix : {&layer.query, &layer.key, &layer.value, &layer.attention_out,
                                        &layer.gate, &layer.up, &layer.down}) {
-      sum += matrix->bytes();
+      add(*matrix);
     }
   }
-  return sum;
+  add(*head);
+  return work;
 }
 
 }  // namespace paceline::cpu

@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "models/cpu/packed_matrix.h"
+#include "models/language_model.h"
 #include "models/weight_source.h"
 
 namespace paceline::cpu {
@@ -29,7 +30,7 @@ struct Weights {
   std::vector<float> output_norm;            // [H]
   std::shared_ptr<const PackedMatrix> head;  // [V, H]; the embedding if the file has none.
 
-  int64_t bytes() const;  // Of all packed matrices.
+  PassWork work() const;
 };
 
 // Errors: kNotFound or kDataLoss naming the tensor, kResourceExhausted.

@@ -15,11 +15,16 @@ namespace paceline::cli {
 namespace {
 
 constexpr int32_t kWarmUpTokens = 8;
+constexpr int32_t kRuns = 3;
 
 absl::Status Check(const BenchOptions& options) {
-  if (options.runs < 1) {
+  if (options.runs && *options.runs < 1) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--runs: expected 1 or more, got ", options.runs));
+        absl::StrCat("--runs: expected 1 or more, got ", *options.runs));
+  }
+  if (options.passes) {
+    if (options.generate.prompts_file.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError("--passes: expected no --prompts, passes need none");
   }
   if (options.limit < 0) {
     return absl::InvalidArgumentError(
@@ -48,7 +53,7 @@ class BenchRun {
  public:
   BenchRun(Workload work, const BenchOptions& options)
       : work_(std::move(work)),
-        runs_(options.runs),
+        runs_(options.runs.value_or(kRuns)),
         chosen_(Chosen(work_.prompts, options.limit)) {}
 
   // Runs until done or Ctrl-C, then prints what is complete.
@@ -145,6 +150,7 @@ absl::Status BenchRun::Run() {
 
 int RunBench(BenchOptions options) {
   if (const absl::Status status = Check(options); !status.ok()) return ReportStatus(status);
+  if (options.passes) return RunBenchPasses(std::move(options));
   absl::StatusOr<Workload> work = Prepare(options.generate);
   if (!work.ok()) return ReportStatus(work.status());
   BenchRun bench(*std::move(work), options);

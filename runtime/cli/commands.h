@@ -13,8 +13,12 @@ int RunGenerate(GenerateOptions options);
 // Plain decoding against the draft, in turn on the same prompts.
 int RunBench(BenchOptions options);
 
+// Passes of 1 to 32 rows beside the machine's limits.
+int RunBenchPasses(BenchOptions options);
+
 struct InspectOptions {
-  std::string file;
+  std::string file;      // Empty with `machine`.
+  bool machine = false;  // The machine in place of a file.
   bool json = false;
 };
 int RunInspect(const InspectOptions& options);

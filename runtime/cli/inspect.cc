@@ -6,8 +6,10 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "models/chat_template.h"
+#include "models/cpu/machine.h"
 #include "models/slice.h"
 #include "models/weight_source.h"
 #include "runtime/cli/commands.h"
@@ -145,7 +147,33 @@ std::string TokenizerText(const Json& tokenizer) {
                      tokenizer[chat ? "chat_template" : "no_chat_template"].get<std::string>());
 }
 
+absl::Status InspectMachine(bool json) {
+  PACELINE_ASSIGN_OR_RETURN(const cpu::MachineLimits limits, cpu::MeasureMachine("", 0));
+  const std::vector<std::string> isas = cpu::RunnableIsas();
+  Output out;
+  if (json) {
+    out.Write(JsonText({{"isa", isas.front()},
+                        {"isas", isas},
+                        {"threads", cpu::ThreadsFor(0)},
+                        {"stream_gb_per_s", limits.stream_gb_per_s},
+                        {"multiply_gmac_per_s", limits.multiply_gmac_per_s}}) +
+              "\n");
+    return out.status();
+  }
+  out.Write(Line("isa", absl::StrCat(isas.front(), " (runnable: ", absl::StrJoin(isas, ", "), ")")) +
+            Line("threads", absl::StrCat(cpu::ThreadsFor(0))) +
+            Line("memory", absl::StrFormat("%.1f GB/s read by all threads", limits.stream_gb_per_s)) +
+            Line("arithmetic", absl::StrFormat("%.0f GMAC/s of int8 x 4 bits, all threads",
+                                               limits.multiply_gmac_per_s)));
+  return out.status();
+}
+
 absl::Status Inspect(const InspectOptions& options) {
+  if (options.machine != options.file.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("FILE: expected a GGUF file or --machine, got ",
+                                                   options.machine ? "both" : "neither"));
+  }
+  if (options.machine) return InspectMachine(options.json);
   PACELINE_ASSIGN_OR_RETURN(const std::unique_ptr<WeightSource> weights, OpenModel(options.file));
   Json json = ModelJson(options.file, *weights);
   const Json tokenizer = TokenizerJson(weights->tokenizer());

@@ -35,8 +35,10 @@ struct Commands {
 };
 
 void AddInspect(CLI::App& app, Commands& commands) {
-  CLI::App* sub = app.add_subcommand("inspect", "Print what is in a model file.");
-  sub->add_option("FILE", commands.inspect.file, "GGUF file")->required()->type_name("");
+  CLI::App* sub = app.add_subcommand("inspect", "Print what is in a model file, or in the machine.");
+  sub->add_option("FILE", commands.inspect.file, "GGUF file")->type_name("");
+  sub->add_flag("--machine", commands.inspect.machine,
+                "instruction sets of the fast engine here, the one chosen first, and speed limits");
   sub->add_flag("--json", commands.inspect.json, "print one JSON object");
   sub->callback([&] { commands.run = [&] { return RunInspect(commands.inspect); }; });
 }

@@ -33,8 +33,11 @@ Examples:
 constexpr char kBenchExamples[] =
     R"(Runs every prompt without and with the draft, in turn, and compares.
 
-Example:
+Examples:
   paceline bench -m model.gguf --prompts prompts.jsonl --limit 5 --temperature 0 --max-tokens 128
+      tokens/s of both, by category
+  paceline bench -m model.gguf --passes
+      what checking several tokens in one pass costs here, against a pass for one
 )";
 
 // The long name among "--top-k,-k": what messages call the option.
@@ -115,7 +118,7 @@ void AddModel(CLI::App& app, GenerateOptions& options) {
       ->type_name("NAME")
       ->group(kModel);
   app.add_option("--isa", options.engine.isa,
-                 "instruction set of the fast engine: portable, avx2 (default: the best here)")
+                 "instruction set of the fast engine (default: the best here; see inspect --machine)")
       ->type_name("NAME")
       ->group(kModel);
   AddNumber<int32_t>(app, "--threads,-t", options.engine.num_threads, "N",
@@ -267,7 +270,13 @@ void AddBenchOptions(CLI::App& app, BenchOptions& options) {
                      "prompts taken of each category (default 0: all)")
       ->group("Measuring");
   AddNumber<int32_t>(app, "--runs", options.runs, "N",
-                     With("how often everything is run; medians are printed", options.runs))
+                     "how often everything is run; medians are printed (default 3, passes 15)")
+      ->group("Measuring");
+  app.add_flag("--passes", options.passes,
+               "no prompts: what a pass of 1 to 32 rows costs, beside the machine's limits")
+      ->group("Measuring");
+  AddNumber<int32_t>(app, "--cached", options.cached_positions, "TOKENS",
+                     With("with --passes: positions cached before a pass", options.cached_positions))
       ->group("Measuring");
   AddModel(app, options.generate);
   AddLength(app, options.generate);

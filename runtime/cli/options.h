@@ -47,8 +47,10 @@ struct GenerateOptions {
 
 struct BenchOptions {
   GenerateOptions generate;
-  int32_t limit = 0;  // Prompts of a category; 0 takes all.
-  int32_t runs = 3;
+  int32_t limit = 0;                // Prompts of a category; 0 takes all.
+  std::optional<int32_t> runs;      // Unset: 3 of prompts, 15 of passes.
+  bool passes = false;              // Passes by their rows in place of prompts.
+  int32_t cached_positions = 128;   // With passes: what is cached before each.
 };
 
 // Declares the options on `app`; they write to `options`, which must outlive the parsing.

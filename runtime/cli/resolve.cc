@@ -107,6 +107,7 @@ absl::Status Resolve(GenerateOptions& options) {
 
 absl::Status NamingOptions(const absl::Status& status) {
   constexpr absl::string_view kNames[][2] = {
+      {"cached positions", "--cached"},
       {"context", "--context"},
       {"device", "--device"},
       {"draft", "--draft"},
@@ -126,6 +127,7 @@ absl::Status NamingOptions(const absl::Status& status) {
       {"threads", "--threads"},
       {"presence_penalty", "--presence-penalty"},
       {"repetition_penalty", "--repetition-penalty"},
+      {"runs", "--runs"},
       {"stop", "--stop"},
       {"temperature", "--temperature"},
       {"top_k", "--top-k"},

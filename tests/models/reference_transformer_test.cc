@@ -255,7 +255,7 @@ TEST(ReferenceTransformerTest, TruncatedEntriesLeaveNoTrace) {
   Feed(*model, sequence, std::vector<int32_t>{1, 2, 3, 4, 5});
   ASSERT_THAT(model->cache().Truncate(sequence, 6), IsOk());
   const ForwardOutput again = Feed(*model, sequence, std::span(kTokens).subspan(6, 2));
-  EXPECT_EQ(again.logits, clean.logits);
+  for (int64_t row = 0; row < 2; ++row) EXPECT_THAT(again.Row(row), ElementsAreArray(clean.Row(row)));
 }
 
 TEST(ReferenceTransformerTest, ForksDoNotDisturbEachOther) {

@@ -39,10 +39,10 @@ class TableModel : public LanguageModel, private KvStorage {
   absl::StatusOr<ForwardOutput> Forward(const ForwardBatch& batch) override {
     ++num_passes_;
     if (!fail_next_.ok()) return std::exchange(fail_next_, absl::OkStatus());
-    ForwardOutput output;
-    output.width = vocab_size_;
+    ForwardOutput output(batch.NumWantedRows(), vocab_size_);
+    int64_t next_row = 0;
     for (const Segment& segment : batch.segments) {
-      PACELINE_RETURN_IF_ERROR(Run(segment, batch.num_layers, output));
+      PACELINE_RETURN_IF_ERROR(Run(segment, batch.num_layers, output, next_row));
     }
     return output;
   }
@@ -51,6 +51,7 @@ class TableModel : public LanguageModel, private KvStorage {
   int32_t context_length() const override { return context_length_; }
   int32_t num_layers() const override { return 4; }
   int64_t logit_width() const override { return vocab_size_; }
+  PassWork work() const override { return {}; }
   std::string Describe() const override { return "table of logits"; }
 
   // The next pass fails with `status`.
@@ -66,7 +67,8 @@ class TableModel : public LanguageModel, private KvStorage {
     bool all_layers = false;
   };
 
-  absl::Status Run(const Segment& segment, int32_t num_layers, ForwardOutput& output) {
+  absl::Status Run(const Segment& segment, int32_t num_layers, ForwardOutput& output,
+                   int64_t& next_row) {
     const std::vector<int64_t> before = cache_.Slots(segment.sequence);
     const auto count = static_cast<int32_t>(segment.tokens.size());
     if (static_cast<int32_t>(before.size()) + Depth(segment) > context_length_) {
@@ -78,11 +80,11 @@ class TableModel : public LanguageModel, private KvStorage {
       entries_[slots[i]] = {segment.tokens[i], num_layers == 0};
       largest_position_ = std::max(largest_position_,
                                    static_cast<int32_t>(before.size()) + DepthOf(segment, i) - 1);
-      if (segment.wish == RowWish::kLast && i + 1 < count) continue;
+      if (!segment.Wants(i)) continue;
       PACELINE_ASSIGN_OR_RETURN(const std::vector<int32_t> history,
                                 Visible(before, slots, segment, i, num_layers == 0));
       const std::vector<float> row = num_layers == 0 ? row_(history) : early_row_(history);
-      output.logits.insert(output.logits.end(), row.begin(), row.end());
+      std::copy(row.begin(), row.end(), output.MutableRow(next_row++));
     }
     last_tokens_.assign(segment.tokens.begin(), segment.tokens.end());
     return absl::OkStatus();
