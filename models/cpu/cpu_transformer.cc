@@ -1,6 +1,7 @@
 #include "models/cpu/cpu_transformer.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <new>
 #include <utility>
@@ -91,6 +92,7 @@ struct Workspace {
   std::vector<Row> rows;
   std::vector<AttentionUnit> units;
   std::vector<int64_t> first_partial;  // [M]: of (row, chunk) pairs
+  std::vector<std::atomic<int32_t>> chunks_left;  // [M, G] to attend to in this layer
   std::vector<float> hidden;           // [M, H] the residual stream
   ActivationBuffer normed;             // [M, H]
   std::vector<float> projected;        // [M, (N + 2 G) D] queries, keys, values
@@ -170,6 +172,10 @@ class CpuTransformer : public LanguageModel {
   int64_t query_size() const { return int64_t{config_.num_heads} * config_.head_dim; }
   int64_t key_size() const { return int64_t{config_.num_kv_heads} * config_.head_dim; }
   int64_t projected_size() const { return query_size() + 2 * key_size(); }
+  // Whether the heads of a group are whole blocks of the int8 form.
+  bool GroupsFillBlocks() const {
+    return config_.num_heads / config_.num_kv_heads * config_.head_dim % kBlock == 0;
+  }
   int64_t num_rows() const { return static_cast<int64_t>(work_.rows.size()); }
 
   void BuildRotation();
@@ -183,7 +189,8 @@ class CpuTransformer : public LanguageModel {
   void Norm(int32_t thread, const std::vector<float>& weight);
   void Project(int32_t thread, int32_t layer);
   void Attend(int32_t thread, int32_t layer);
-  void Combine(int32_t thread);
+  void Combine(int64_t row, int64_t group, ThreadScratch& scratch);
+  void QuantiseAttended(int32_t thread);
   void AddProduct(int32_t thread, const PackedMatrix& matrix, const ActivationBuffer& x);
   void FeedForward(int32_t thread, const LayerWeights& layer);
   void NormWanted(int32_t thread);
@@ -329,11 +336,16 @@ void CpuTransformer::SizeWorkspace() {
   int64_t num_partials = 0;
   work_.first_partial.clear();
   work_.units.clear();
+  const int64_t num_counters = rows * config_.num_kv_heads;
+  if (static_cast<int64_t>(work_.chunks_left.size()) < num_counters) {
+    work_.chunks_left = std::vector<std::atomic<int32_t>>(num_counters);
+  }
   for (int32_t row = 0; row < rows; ++row) {
     work_.first_partial.push_back(num_partials);
     const auto chunks = static_cast<int32_t>(work_.rows[row].num_chunks());
     num_partials += chunks;
     for (int32_t group = 0; group < config_.num_kv_heads; ++group) {
+      work_.chunks_left[row * config_.num_kv_heads + group] = chunks;
       for (int32_t chunk = 0; chunk < chunks; ++chunk) work_.units.push_back({row, group, chunk});
     }
   }
@@ -375,8 +387,10 @@ void CpuTransformer::Layer(int32_t thread, int32_t layer) {
   pool_.Wait();
   Attend(thread, layer);
   pool_.Wait();
-  Combine(thread);
-  pool_.Wait();
+  if (!GroupsFillBlocks()) {
+    QuantiseAttended(thread);
+    pool_.Wait();
+  }
   AddProduct(thread, weights.attention_out, work_.attended);
   pool_.Wait();
   Norm(thread, weights.feed_norm);
@@ -452,10 +466,18 @@ void CpuTransformer::FinishHead(int64_t row, int64_t head, int32_t layer, Thread
   }
 }
 
+// Whoever finishes the last chunk of a row and group adds up its chunks, in their order.
 void CpuTransformer::Attend(int32_t thread, int32_t layer) {
   const auto count = static_cast<int64_t>(work_.units.size());
   const auto [first, last] = PartOf(count, thread, pool_.num_threads());
-  for (int64_t i = first; i < last; ++i) AttendUnit(work_.units[i], layer, scratch_[thread]);
+  for (int64_t i = first; i < last; ++i) {
+    const AttentionUnit& unit = work_.units[i];
+    AttendUnit(unit, layer, scratch_[thread]);
+    std::atomic<int32_t>& left = work_.chunks_left[unit.row * config_.num_kv_heads + unit.group];
+    if (left.fetch_sub(1, std::memory_order_acq_rel) > 1) continue;
+    left.store(static_cast<int32_t>(work_.rows[unit.row].num_chunks()), std::memory_order_relaxed);
+    Combine(unit.row, unit.group, scratch_[thread]);
+  }
 }
 
 void CpuTransformer::AttendUnit(const AttentionUnit& unit, int32_t layer, ThreadScratch& scratch) {
@@ -489,23 +511,31 @@ void CpuTransformer::AttendUnit(const AttentionUnit& unit, int32_t layer, Thread
                    work_.weighted.data() + partial * dim});
 }
 
-void CpuTransformer::Combine(int32_t thread) {
+// The heads of a group, then their int8 form if they fill whole blocks; if not, the region that
+// reads them does it.
+void CpuTransformer::Combine(int64_t row, int64_t group, ThreadScratch& scratch) {
   const int64_t dim = config_.head_dim;
   const int64_t heads = config_.num_heads;
-  ThreadScratch& scratch = scratch_[thread];
+  const int64_t in_group = heads / config_.num_kv_heads;
+  const int64_t chunks = work_.rows[row].num_chunks();
+  for (int64_t head = group * in_group; head < (group + 1) * in_group; ++head) {
+    for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+      const int64_t partial = (work_.first_partial[row] + chunk) * heads + head;
+      scratch.weighted[chunk] = work_.weighted.data() + partial * dim;
+      scratch.largest[chunk] = work_.largest[partial];
+      scratch.mass[chunk] = work_.mass[partial];
+    }
+    kernels_.combine(scratch.weighted.data(), scratch.largest.data(), scratch.mass.data(), chunks,
+                     dim, work_.attended.Row(row) + head * dim);
+  }
+  if (GroupsFillBlocks()) {
+    work_.attended.Quantise(kernels_, row, group * in_group * dim, (group + 1) * in_group * dim);
+  }
+}
+
+void CpuTransformer::QuantiseAttended(int32_t thread) {
   const auto [first, last] = PartOf(num_rows(), thread, pool_.num_threads());
   for (int64_t row = first; row < last; ++row) {
-    const int64_t chunks = work_.rows[row].num_chunks();
-    for (int64_t head = 0; head < heads; ++head) {
-      for (int64_t chunk = 0; chunk < chunks; ++chunk) {
-        const int64_t partial = (work_.first_partial[row] + chunk) * heads + head;
-        scratch.weighted[chunk] = work_.weighted.data() + partial * dim;
-        scratch.largest[chunk] = work_.largest[partial];
-        scratch.mass[chunk] = work_.mass[partial];
-      }
-      kernels_.combine(scratch.weighted.data(), scratch.largest.data(), scratch.mass.data(), chunks,
-                       dim, work_.attended.Row(row) + head * dim);
-    }
     work_.attended.Quantise(kernels_, row, 0, query_size());
   }
 }

@@ -300,9 +300,9 @@ template <typename S>
 PACELINE_INLINE float LargestLane(typename S::Floats x) {
   float lane[8];
   S::Store(lane, x);
-  float largest = lane[0];
-  for (int i = 1; i < 8; ++i) largest = lane[i] > largest ? lane[i] : largest;
-  return largest;
+  const auto larger = [](float a, float b) { return a > b ? a : b; };
+  return larger(larger(larger(lane[0], lane[1]), larger(lane[2], lane[3])),
+                larger(larger(lane[4], lane[5]), larger(lane[6], lane[7])));
 }
 
 // exp(x), relative error below 2e-7, for x in [-87, 88]; beyond it the value at the end. Cody and
@@ -322,30 +322,32 @@ PACELINE_INLINE typename S::Floats Exp(typename S::Floats x) {
 
 template <typename S>
 void Quantise(const float* values, int64_t columns, int8_t* quants, float* scales, float* sums) {
+  const auto nothing = S::Set(0);
   for (int64_t block = 0; block < columns / kBlock; ++block) {
-    const float* from = values + block * kBlock;
-    int8_t* to = quants + block * kBlock;
-    auto magnitude = S::Magnitude(S::Load(from));
-    for (int i = 8; i < kBlock; i += 8) {
-      magnitude = S::Max(magnitude, S::Magnitude(S::Load(from + i)));
+    typename S::Floats x[4];
+    auto magnitude = nothing;
+    auto zero = nothing;  // NaN where a value is not finite.
+    for (int i = 0; i < 4; ++i) {
+      x[i] = S::Load(values + block * kBlock + 8 * i);
+      magnitude = S::Max(S::Magnitude(x[i]), magnitude);
+      zero = S::Fma(x[i], nothing, zero);
     }
-    float largest = LargestLane<S>(magnitude);
-    float zero = 0;  // NaN if any value is not finite.
-    for (int i = 0; i < kBlock; ++i) zero += from[i] * 0.0f;
-    const bool finite = zero == 0;
-    const float inverse = finite && largest > 0 ? 127.0f / largest : 0.0f;
-    for (int i = 0; i < kBlock; i += 8) {
-      auto quant = S::Set(0);
-      if (inverse > 0) quant = S::Round(S::Multiply(S::Load(from + i), S::Set(inverse)));
-      quant = S::Min(S::Max(quant, S::Set(-127.0f)), S::Set(127.0f));
-      S::StoreInt8(to + i, quant);
+    const float largest = LargestLane<S>(magnitude);
+    const float check = SumOfLanes<S>(zero);
+    const bool usable = check == 0 && largest > 0;
+    const auto inverse = S::Set(usable ? 127.0f / largest : 0.0f);
+    for (int i = 0; i < 4; ++i) {
+      x[i] = usable ? S::Round(S::Multiply(x[i], inverse)) : nothing;
+      x[i] = S::Min(S::Max(x[i], S::Set(-127.0f)), S::Set(127.0f));
+      S::StoreInt8(quants + block * kBlock + 8 * i, x[i]);
     }
-    scales[block] = finite ? largest / 127.0f : zero;
-    int32_t halves[2] = {0, 0};
-    for (int i = 0; i < kBlock; ++i) halves[i / 16] += to[i];
-    sums[3 * block] = scales[block] * static_cast<float>(halves[0] + halves[1]);
-    sums[3 * block + 1] = scales[block] * static_cast<float>(halves[0]);
-    sums[3 * block + 2] = scales[block] * static_cast<float>(halves[1]);
+    const float scale = check == 0 ? largest / 127.0f : check;
+    const float first = SumOfLanes<S>(S::Add(x[0], x[1]));
+    const float second = SumOfLanes<S>(S::Add(x[2], x[3]));
+    scales[block] = scale;
+    sums[3 * block] = scale * (first + second);
+    sums[3 * block + 1] = scale * first;
+    sums[3 * block + 2] = scale * second;
   }
 }
 
