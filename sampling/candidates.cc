@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "sampling/row_math.h"
 
 namespace paceline {
 namespace {
@@ -94,7 +95,7 @@ Real Candidates<Real>::Max() {
   if (filtered_) {
     for (const Entry& entry : entries_) max = std::max(max, entry.logit);
   } else {
-    for (Real logit : dense_) max = std::max(max, logit);
+    max = RowMax(std::span<const Real>(dense_));
   }
   max_ = max;
   has_max_ = true;
@@ -110,7 +111,7 @@ double Candidates<Real>::Mass() {
     if (filtered_) {
       for (const Entry& entry : entries_) mass += std::exp(entry.logit - max);
     } else {
-      for (Real logit : dense_) mass += std::exp(logit - max);
+      mass = SumExp(std::span<const Real>(dense_), max).mass;
     }
   }
   mass_ = mass;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
 #include "absl/strings/str_cat.h"
 #include "sampling/draw.h"
@@ -20,26 +21,33 @@ absl::StatusOr<Distribution<Real>> Distribution<Real>::Softmax(Candidates<Real>&
   if (!(max > -std::numeric_limits<Real>::infinity())) {
     return absl::FailedPreconditionError("no_token_left: every token is masked");
   }
-  const double mass = candidates.Mass();
-  const auto prob = [&](Real logit) { return static_cast<Real>(std::exp(logit - max) / mass); };
   Distribution row;
   row.vocab_size_ = candidates.vocab_size();
   if (!candidates.filtered()) {
-    row.probs_.reserve(row.vocab_size_);
-    for (Real logit : candidates.dense()) row.probs_.push_back(prob(logit));
+    row.probs_.resize(row.vocab_size_);
+    row.Normalise(WriteExp(candidates.dense(), max, row.probs_.data()));
     return row;
   }
   std::vector<typename Candidates<Real>::Entry> entries(candidates.survivors().begin(),
                                                         candidates.survivors().end());
   std::sort(entries.begin(), entries.end(),
             [](const auto& a, const auto& b) { return a.id < b.id; });
+  std::vector<Real> logits;
+  logits.reserve(entries.size());
   row.ids_.reserve(entries.size());
-  row.probs_.reserve(entries.size());
   for (const auto& entry : entries) {
     row.ids_.push_back(entry.id);
-    row.probs_.push_back(prob(entry.logit));
+    logits.push_back(entry.logit);
   }
+  row.probs_.resize(entries.size());
+  row.Normalise(WriteExp(std::span<const Real>(logits), max, row.probs_.data()));
   return row;
+}
+
+template <typename Real>
+void Distribution<Real>::Normalise(const RowSums& sums) {
+  Scale(std::span<Real>(probs_), 1 / sums.mass);
+  entropy_bits_ = sums.EntropyBits();
 }
 
 template <typename Real>
@@ -91,6 +99,7 @@ int32_t Distribution<Real>::Argmax() const {
 
 template <typename Real>
 double Distribution<Real>::EntropyBits() const {
+  if (entropy_bits_) return *entropy_bits_;
   double bits = 0;
   for (Real prob : probs_) {
     if (prob > 0) bits -= prob * std::log2(static_cast<double>(prob));
@@ -106,6 +115,13 @@ int64_t Distribution<Real>::NumSurvivors() const {
 template <typename Real>
 template <typename Visit>
 void Distribution<Real>::Merge(const Distribution& draft, Visit visit) const {
+  if (ids_.empty() && draft.ids_.empty()) {
+    for (size_t id = 0; id < probs_.size(); ++id) {
+      visit(static_cast<int32_t>(id), static_cast<double>(probs_[id]),
+            static_cast<double>(draft.probs_[id]));
+    }
+    return;
+  }
   size_t i = 0;
   size_t j = 0;
   while (i < probs_.size() || j < draft.probs_.size()) {
@@ -134,6 +150,13 @@ WeightedTokens Distribution<Real>::ScaledResidual(double scale, const Distributi
 
 template <typename Real>
 Divergence Distribution<Real>::DivergenceFrom(const Distribution& draft) const {
+  if constexpr (std::is_same_v<Real, float>) {
+    if (ids_.empty() && draft.ids_.empty()) {
+      const RowOverlap rows = Compare(probs_, draft.probs_);
+      const double masses = Sum(std::span(probs_)) + Sum(std::span(draft.probs_));
+      return {rows.overlap, std::max(masses / 2 - rows.overlap, 0.0), rows.kl};
+    }
+  }
   Divergence divergence;
   Merge(draft, [&](int32_t, double target_prob, double draft_prob) {
     divergence.overlap += std::min(target_prob, draft_prob);

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "sampling/candidates.h"
+#include "sampling/row_math.h"
 
 namespace paceline {
 
@@ -72,10 +74,13 @@ class Distribution {
   // Calls visit(id, p, q) for every id at which one of the rows has an entry, ids ascending.
   template <typename Visit>
   void Merge(const Distribution& draft, Visit visit) const;
+  // From exponentials in probs_ to probabilities.
+  void Normalise(const RowSums& sums);
 
   int32_t vocab_size_ = 0;
   std::vector<int32_t> ids_;
   std::vector<Real> probs_;
+  std::optional<double> entropy_bits_;  // Known where the row was made from logits.
 };
 
 extern template class Distribution<float>;

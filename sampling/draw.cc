@@ -1,29 +1,45 @@
 #include "sampling/draw.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "sampling/row_math.h"
 
 namespace paceline {
 namespace {
 
+constexpr size_t kStride = 64;  // Weights that are passed over by their sum.
+
 template <typename Real>
 int64_t InverseCdfOf(std::span<const Real> weights, double u) {
-  double total = 0;
-  for (Real weight : weights) total += weight;
-  const double threshold = u * total;
+  const double threshold = u * Sum(weights);
   double sum = 0;
   int64_t last_positive = -1;
-  for (size_t i = 0; i < weights.size(); ++i) {
-    if (!(weights[i] > 0)) continue;
-    sum += weights[i];
-    last_positive = static_cast<int64_t>(i);
-    if (sum > threshold) break;
+  for (size_t first = 0; first < weights.size(); first += kStride) {
+    const auto part = weights.subspan(first, std::min(kStride, weights.size() - first));
+    const double next = sum + Sum(part);
+    const bool is_last = first + part.size() == weights.size();
+    if (next <= threshold && !is_last) {
+      sum = next;
+      continue;
+    }
+    for (size_t i = 0; i < part.size(); ++i) {
+      if (!(part[i] > 0)) continue;
+      sum += part[i];
+      last_positive = static_cast<int64_t>(first + i);
+      if (sum > threshold) return last_positive;
+    }
+    // Rounding alone kept the sum from passing here; nothing positive may follow.
+    if (last_positive >= 0) return last_positive;
   }
-  return last_positive;
+  for (size_t i = weights.size(); i-- > 0;) {
+    if (weights[i] > 0) return static_cast<int64_t>(i);
+  }
+  return -1;
 }
 
 absl::Status CheckWeights(std::span<const double> weights) {

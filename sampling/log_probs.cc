@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 #include <utility>
+
+#include "sampling/row_math.h"
 
 namespace paceline {
 namespace {
@@ -25,30 +26,13 @@ LogProbs Select(std::vector<TokenLogProb> all, TokenLogProb emitted, int32_t num
   return result;
 }
 
-struct RowSums {
-  double max;
-  double mass;    // sum exp(l - max)
-  double moment;  // sum exp(l - max) (l - max)
-};
-
-RowSums Sum(std::span<const float> logits) {
-  RowSums sums{*std::max_element(logits.begin(), logits.end()), 0, 0};
-  for (float logit : logits) {
-    const double shifted = logit - sums.max;
-    const double weight = std::exp(shifted);
-    sums.mass += weight;
-    if (weight > 0) sums.moment += weight * shifted;
-  }
-  return sums;
-}
-
 }  // namespace
 
 LogProbs RawLogProbs(std::span<const float> logits, int32_t vocab_size, int32_t token,
                      int32_t num_top) {
   logits = logits.first(vocab_size);
-  const RowSums sums = Sum(logits);
-  const double log_mass = sums.max + std::log(sums.mass);
+  const float max = RowMax(logits);
+  const double log_mass = max + std::log(SumExp(logits, max).mass);
   std::vector<TokenLogProb> all;
   all.reserve(num_top > 0 ? logits.size() : 0);
   for (int32_t id = 0; num_top > 0 && id < vocab_size; ++id) {
@@ -68,8 +52,8 @@ LogProbs ProcessedLogProbs(const Distribution<float>& row, int32_t token, int32_
 }
 
 double RawEntropyBits(std::span<const float> logits, int32_t vocab_size) {
-  const RowSums sums = Sum(logits.first(vocab_size));
-  return (std::log(sums.mass) - sums.moment / sums.mass) / std::numbers::ln2;
+  logits = logits.first(vocab_size);
+  return SumExp(logits, RowMax(logits)).EntropyBits();
 }
 
 }  // namespace paceline

