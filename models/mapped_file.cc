@@ -51,4 +51,9 @@ MappedFile::~MappedFile() {
   if (!bytes_.empty()) munmap(const_cast<uint8_t*>(bytes_.data()), bytes_.size());
 }
 
+void MappedFile::ReleasePages() const {
+  // Advice: where it is not taken, pages stay until the system needs them.
+  if (!bytes_.empty()) madvise(const_cast<uint8_t*>(bytes_.data()), bytes_.size(), MADV_DONTNEED);
+}
+
 }  // namespace paceline

@@ -23,6 +23,9 @@ class MappedFile {
 
   std::span<const uint8_t> bytes() const { return bytes_; }
 
+  // Gives the memory of what was read back to the system; what is read again comes from the file.
+  void ReleasePages() const;
+
  private:
   explicit MappedFile(std::span<const uint8_t> bytes) : bytes_(bytes) {}
 

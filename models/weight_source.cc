@@ -22,6 +22,7 @@ class GgufSource : public WeightSource {
   const ModelConfig& config() const override { return config_; }
   const TokenizerSpec& tokenizer() const override { return tokenizer_; }
   const std::vector<TensorView>& tensors() const override { return file_.tensors(); }
+  void ReleasePages() const override { mapping_.ReleasePages(); }
   int64_t file_bytes() const override { return static_cast<int64_t>(mapping_.bytes().size()); }
 
  private:

@@ -36,6 +36,9 @@ class WeightSource {
   virtual const std::vector<TensorView>& tensors() const = 0;
   virtual int64_t file_bytes() const = 0;
 
+  // Gives back the memory of tensors that were read, once an engine has its own copy of them.
+  virtual void ReleasePages() const {}
+
   // The tensor `name`, or kNotFound naming it.
   absl::StatusOr<const TensorView*> Find(absl::string_view name) const;
 };

@@ -27,7 +27,7 @@ absl::Status FeedPrompt(LanguageModel& model, SequenceId sequence, std::span<con
   for (size_t done = 0; done < tokens.size();) {
     const size_t count = std::min(kPromptChunk, tokens.size() - done);
     ForwardBatch batch;
-    batch.segments.push_back({sequence, tokens.subspan(done, count), {}, RowWish::kLast});
+    batch.segments.push_back({sequence, tokens.subspan(done, count), {}, RowWish::kNone});
     PACELINE_RETURN_IF_ERROR(model.Forward(batch).status());
     done += count;
     if (progress && !progress(static_cast<int64_t>(done), static_cast<int64_t>(tokens.size()))) {

@@ -609,6 +609,7 @@ absl::StatusOr<std::unique_ptr<LanguageModel>> LoadCpuModel(const WeightSource& 
                                                  config.head_dim));
   }
   PACELINE_ASSIGN_OR_RETURN(cpu::Weights packed, cpu::LoadWeights(weights));
+  weights.ReleasePages();
   const int64_t positions = options.CachePositions(config);
   return std::make_unique<cpu::CpuTransformer>(std::move(config), std::move(packed), *kernels,
                                                cpu::ThreadsFor(options.num_threads), positions);

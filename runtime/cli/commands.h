@@ -16,6 +16,9 @@ int RunBench(BenchOptions options);
 // Passes of 1 to 32 rows beside the machine's limits.
 int RunBenchPasses(BenchOptions options);
 
+// Rows of the fast engine against those of the reference engine.
+int RunCompare(CompareOptions options);
+
 struct InspectOptions {
   std::string file;      // Empty with `machine`.
   bool machine = false;  // The machine in place of a file.

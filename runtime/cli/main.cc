@@ -27,6 +27,7 @@ constexpr char kVersion[] = "paceline " PACELINE_VERSION "\n";
 struct Commands {
   GenerateOptions generate;
   BenchOptions bench;
+  CompareOptions compare;
   InspectOptions inspect;
   TokenizeOptions tokenize;
   SliceOptions slice;
@@ -78,6 +79,10 @@ void AddCommands(CLI::App& app, Commands& commands) {
   CLI::App* bench = app.add_subcommand("bench", "Compare decoding without and with drafts.");
   AddBenchOptions(*bench, commands.bench);
   bench->callback([&] { commands.run = [&] { return RunBench(commands.bench); }; });
+  CLI::App* compare = app.add_subcommand(
+      "compare", "Compare the fast engine's rows with the reference engine's, on a prompt file.");
+  AddCompareOptions(*compare, commands.compare);
+  compare->callback([&] { commands.run = [&] { return RunCompare(commands.compare); }; });
   AddInspect(app, commands);
   AddTokenize(app, commands);
   AddSlice(app, commands);

@@ -287,4 +287,13 @@ void AddBenchOptions(CLI::App& app, BenchOptions& options) {
   app.footer(kBenchExamples);
 }
 
+void AddCompareOptions(CLI::App& app, CompareOptions& options) {
+  AddPromptStyle(app, options.generate);
+  AddNumber<int32_t>(app, "--positions", options.positions, "N",
+                     With("rows compared, from the first prompts on", options.positions))
+      ->group(kPrompt);
+  AddModel(app, options.generate);
+  AddOutput(app, options.generate);
+}
+
 }  // namespace paceline::cli

@@ -53,9 +53,15 @@ struct BenchOptions {
   int32_t cached_positions = 128;   // With passes: what is cached before each.
 };
 
+struct CompareOptions {
+  GenerateOptions generate;
+  int32_t positions = 2000;
+};
+
 // Declares the options on `app`; they write to `options`, which must outlive the parsing.
 void AddGenerateOptions(CLI::App& app, GenerateOptions& options);
 void AddBenchOptions(CLI::App& app, BenchOptions& options);
+void AddCompareOptions(CLI::App& app, CompareOptions& options);
 void AddModelOption(CLI::App& app, std::string& model);
 
 // A whole number with strict reading, for options of other subcommands.
