@@ -44,7 +44,7 @@ inline constexpr int64_t kAttentionChunk = 128;
 struct Kernels {
   const char* name;
 
-  // y[m, 8t .. 8t + 8) = x[m] . W[8t .. 8t + 8) for the tiles [first, last) and rows [0, num_rows).
+  // y[m, 16t .. 16t + 16) = x[m] . W[16t .. 16t + 16) for the tiles [first, last) and rows [0, num_rows).
   // y has rows of `stride` floats; columns of the last tile beyond the matrix are not written.
   void (*multiply)(const PackedMatrix& matrix, const Activations& x, int64_t num_rows,
                    int64_t first_tile, int64_t last_tile, float* y, int64_t stride);

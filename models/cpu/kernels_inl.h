@@ -70,8 +70,8 @@ struct RunScales {
   typename S::Floats minimum;
 };
 
-// `R` rows from `row` on times one tile of a quantised format.
-template <typename S, BlockType kType, int R>
+// `R` rows from `row` on times `T` halves of a tile of a quantised format, from `half` on.
+template <typename S, BlockType kType, int R, int T>
 class QuantisedTile {
  public:
   PACELINE_INLINE QuantisedTile(const Activations& x, int64_t row)
@@ -80,19 +80,32 @@ class QuantisedTile {
         scales_(x.scales + row * (x.columns / kBlock)),
         sums_(x.sums + row * (x.columns / kBlock) * 3) {}
 
-  PACELINE_INLINE void Run(const uint8_t* block, typename S::Floats* y) {
-    for (int r = 0; r < R; ++r) y[r] = S::Set(0);
-    for (int64_t first = 0; first < columns_; block += kLayout.bytes) {
+  // `ahead`: how far on lie bytes that will be wanted next.
+  PACELINE_INLINE void Run(const uint8_t* tile, int64_t half, int64_t ahead,
+                           typename S::Floats (*y)[T]) {
+    for (int r = 0; r < R; ++r) {
+      for (int t = 0; t < T; ++t) y[r][t] = S::Set(0);
+    }
+    for (int64_t first = 0; first < columns_; tile += kHalves * kLayout.bytes) {
       for (int unit = 0; unit < kFormat.elements / kBlock; ++unit, first += kBlock) {
-        for (int run = 0; run < kRunsInUnit; ++run) {
-          run_scales_[run] = ScalesOf(block, unit * kRunsInUnit + run);
+        for (int t = 0; t < T; ++t) {
+          const uint8_t* block = tile + (half + t) * kLayout.bytes;
+          if (unit == 0) Prefetch(block + ahead);
+          for (int run = 0; run < kRunsInUnit; ++run) {
+            run_scales_[t][run] = ScalesOf(block, unit * kRunsInUnit + run);
+          }
+          quants_of_[t] = block + kLayout.quants + unit * kLayout.unit_bytes;
         }
-        Unit(block + kLayout.quants + unit * kLayout.unit_bytes, first, y);
+        Unit(first, y);
       }
     }
   }
 
  private:
+  PACELINE_INLINE static void Prefetch(const uint8_t* block) {
+    for (int64_t at = 0; at < kLayout.bytes; at += 64) __builtin_prefetch(block + at);
+  }
+
   static constexpr QuantFormat kFormat = QuantFormatOf(kType);
   static constexpr PackedLayout kLayout = PackedLayoutOf(kFormat);
   static constexpr int kRunsInUnit = kBlock / kFormat.run;
@@ -106,13 +119,13 @@ class QuantisedTile {
     RunScales<S> scales{S::LoadHalf(reinterpret_cast<const uint16_t*>(block)), S::Set(0)};
     if constexpr (kFormat.has_sub_scales) {
       const auto* sub = reinterpret_cast<const int8_t*>(block + kLayout.sub_scales);
-      scales.scale = S::Multiply(scales.scale, S::LoadInt8(sub + run * kTileRows));
+      scales.scale = S::Multiply(scales.scale, S::LoadInt8(sub + run * kHalfRows));
     }
     if constexpr (kFormat.has_minimum) {
       scales.minimum = S::LoadHalf(reinterpret_cast<const uint16_t*>(block + kLayout.minima));
       if constexpr (kFormat.has_sub_scales) {
         const auto* sub = reinterpret_cast<const int8_t*>(block + kLayout.sub_minima);
-        scales.minimum = S::Multiply(scales.minimum, S::LoadInt8(sub + run * kTileRows));
+        scales.minimum = S::Multiply(scales.minimum, S::LoadInt8(sub + run * kHalfRows));
       }
     } else if constexpr (kOffset != 0) {
       scales.minimum = S::Multiply(scales.scale, S::Set(-static_cast<float>(kOffset)));
@@ -120,36 +133,47 @@ class QuantisedTile {
     return scales;
   }
 
-  PACELINE_INLINE void Unit(const uint8_t* quants, int64_t first, typename S::Floats* y) {
+  PACELINE_INLINE void Unit(int64_t first, typename S::Floats (*y)[T]) {
     [&]<int... kRuns>(std::integer_sequence<int, kRuns...>) __attribute__((always_inline)) {
-      (Run<kRuns>(quants, first, y), ...);
+      (Run<kRuns>(first, y), ...);
     }(std::make_integer_sequence<int, kRunsInUnit>());
   }
 
   template <int kRun>
-  PACELINE_INLINE void Run(const uint8_t* quants, int64_t first, typename S::Floats* y) {
-    Products<S, kFormat.bits> products[R];
+  PACELINE_INLINE void Run(int64_t first, typename S::Floats (*y)[T]) {
+    Products<S, kFormat.bits> products[R][T];
     [&]<int... kIndex>(std::integer_sequence<int, kIndex...>) __attribute__((always_inline)) {
-      (Group<kRun * kGroupsInRun + kIndex>(quants, first, products), ...);
+      (Group<kRun * kGroupsInRun + kIndex>(first, products), ...);
     }(std::make_integer_sequence<int, kGroupsInRun>());
-    const RunScales<S>& scales = run_scales_[kRun];
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
       const int64_t block = (r * columns_ + first) / kBlock;
-      const auto scale = S::Multiply(scales.scale, S::Set(scales_[block]));
-      y[r] = S::Fma(S::ToFloat(products[r].Total()), scale, y[r]);
-      if constexpr (kHasMinimum) y[r] = S::Fma(scales.minimum, S::Set(Sum<kRun>(block)), y[r]);
+      const auto row_scale = S::Set(scales_[block]);
+#pragma GCC unroll 2
+      for (int t = 0; t < T; ++t) {
+        const RunScales<S>& scales = run_scales_[t][kRun];
+        const auto scale = S::Multiply(scales.scale, row_scale);
+        y[r][t] = S::Fma(S::ToFloat(products[r][t].Total()), scale, y[r][t]);
+        if constexpr (kHasMinimum) {
+          y[r][t] = S::Fma(scales.minimum, S::Set(Sum<kRun>(block)), y[r][t]);
+        }
+      }
     }
   }
 
   template <int kGroup>
-  PACELINE_INLINE void Group(const uint8_t* quants, int64_t first,
-                             Products<S, kFormat.bits>* products) {
-    auto weights = LoadGroup<S, kFormat.bits, kGroup>(quants);
-    if constexpr (kFormat.bits == 8 && S::kSignedAsUnsigned) weights = S::Raised(weights);
+  PACELINE_INLINE void Group(int64_t first, Products<S, kFormat.bits> (*products)[T]) {
+    typename S::Bytes weights[T];
+#pragma GCC unroll 2
+    for (int t = 0; t < T; ++t) {
+      weights[t] = LoadGroup<S, kFormat.bits, kGroup>(quants_of_[t]);
+      if constexpr (kFormat.bits == 8 && S::kSignedAsUnsigned) weights[t] = S::Raised(weights[t]);
+    }
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
-      products[r].template Add<kGroup>(weights, quants_ + r * columns_ + first + 4 * kGroup);
+      const int8_t* four = quants_ + r * columns_ + first + 4 * kGroup;
+#pragma GCC unroll 2
+      for (int t = 0; t < T; ++t) products[r][t].template Add<kGroup>(weights[t], four);
     }
   }
 
@@ -163,7 +187,8 @@ class QuantisedTile {
   const int8_t* quants_;  // [R, columns]
   const float* scales_;   // [R, columns / 32]
   const float* sums_;     // [R, columns / 32, 3]
-  RunScales<S> run_scales_[kRunsInUnit];
+  RunScales<S> run_scales_[T][kRunsInUnit];
+  const uint8_t* quants_of_[T];  // Of the unit at hand.
 };
 
 template <typename S>
@@ -182,64 +207,85 @@ struct BF16 {
   static typename S::Floats Load(const uint16_t* from) { return S::LoadBrain(from); }
 };
 
-// `R` rows from `row` on times one tile of floats; one sum over the inputs in their order.
-template <typename S, typename Format, int R>
-PACELINE_INLINE void FloatTile(const uint8_t* tile, const Activations& x, int64_t row,
-                               typename S::Floats* y) {
-  const auto* weights = reinterpret_cast<const typename Format::Value*>(tile);
+// The same for floats; one sum over the inputs in their order.
+template <typename S, typename Format, int R, int T>
+PACELINE_INLINE void FloatTile(const uint8_t* tile, int64_t half, const Activations& x, int64_t row,
+                               typename S::Floats (*y)[T]) {
+  const auto* weights = reinterpret_cast<const typename Format::Value*>(tile) + half * kHalfRows;
   const float* values = x.values + row * x.columns;
-  for (int r = 0; r < R; ++r) y[r] = S::Set(0);
+  for (int r = 0; r < R; ++r) {
+    for (int t = 0; t < T; ++t) y[r][t] = S::Set(0);
+  }
   for (int64_t k = 0; k < x.columns; ++k) {
-    const auto weight = Format::Load(weights + kTileRows * k);
+#pragma GCC unroll 2
+    for (int t = 0; t < T; ++t) {
+      const auto weight = Format::Load(weights + kTileRows * k + kHalfRows * t);
 #pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      y[r] = S::Fma(weight, S::Set(values[r * x.columns + k]), y[r]);
+      for (int r = 0; r < R; ++r) {
+        y[r][t] = S::Fma(weight, S::Set(values[r * x.columns + k]), y[r][t]);
+      }
     }
   }
 }
 
 template <typename S, BlockType kType>
 struct QuantisedKernel {
-  template <int R>
-  static PACELINE_INLINE void Run(const uint8_t* tile, const Activations& x, int64_t row,
-                                  typename S::Floats* y) {
-    QuantisedTile<S, kType, R>(x, row).Run(tile, y);
+  template <int R, int T>
+  static PACELINE_INLINE void Run(const uint8_t* tile, int64_t half, int64_t ahead,
+                                  const Activations& x, int64_t row, typename S::Floats (*y)[T]) {
+    QuantisedTile<S, kType, R, T>(x, row).Run(tile, half, ahead, y);
   }
 };
 template <typename S, typename Format>
 struct FloatKernel {
-  template <int R>
-  static PACELINE_INLINE void Run(const uint8_t* tile, const Activations& x, int64_t row,
-                                  typename S::Floats* y) {
-    FloatTile<S, Format, R>(tile, x, row, y);
+  template <int R, int T>
+  static PACELINE_INLINE void Run(const uint8_t* tile, int64_t half, int64_t, const Activations& x,
+                                  int64_t row, typename S::Floats (*y)[T]) {
+    FloatTile<S, Format, R, T>(tile, half, x, row, y);
   }
 };
 
+// The first `columns` lanes, at most all, perhaps none.
 template <typename S>
-PACELINE_INLINE void StoreTile(typename S::Floats values, int64_t columns, float* to) {
-  if (columns == kTileRows) {
+PACELINE_INLINE void StoreLanes(typename S::Floats values, int64_t columns, float* to) {
+  if (columns >= kHalfRows) {
     S::Store(to, values);
     return;
   }
-  float lanes[kTileRows];
+  float lanes[kHalfRows];
   S::Store(lanes, values);
   for (int64_t i = 0; i < columns; ++i) to[i] = lanes[i];
 }
 
 template <typename S, typename Kernel, int R>
-void MultiplyRows(const uint8_t* tile, const Activations& x, int64_t row, int64_t columns, float* y,
-                  int64_t stride) {
-  typename S::Floats sums[R];
-  Kernel::template Run<R>(tile, x, row, sums);
-  for (int r = 0; r < R; ++r) StoreTile<S>(sums[r], columns, y + (row + r) * stride);
+void MultiplyRows(const uint8_t* tile, int64_t tile_bytes, const Activations& x, int64_t row,
+                  int64_t columns, float* y, int64_t stride) {
+  // The first rows read the tile from memory; the next tile comes while the other rows are at work.
+  const int64_t ahead = row == 0 ? tile_bytes : 0;
+  constexpr int kTogether = R * kHalves <= S::kSumsTogether ? kHalves : 1;
+  for (int64_t half = 0; half < kHalves; half += kTogether) {
+    typename S::Floats sums[R][kTogether];
+    Kernel::template Run<R, kTogether>(tile, half, ahead, x, row, sums);
+    for (int r = 0; r < R; ++r) {
+      for (int t = 0; t < kTogether; ++t) {
+        const int64_t first = (half + t) * kHalfRows;
+        StoreLanes<S>(sums[r][t], columns - first, y + (row + r) * stride + first);
+      }
+    }
+  }
 }
 
-// Rows [row, num_rows) in groups of at most S::kRowsTogether, which share a tile once it is unpacked.
+// Rows [row, num_rows) in groups of at most S::kRowsTogether, which share a tile once unpacked.
 template <typename S, typename Kernel, int R>
-PACELINE_INLINE void MultiplyGroups(const uint8_t* tile, const Activations& x, int64_t row,
-                                    int64_t num_rows, int64_t columns, float* y, int64_t stride) {
-  for (; row + R <= num_rows; row += R) MultiplyRows<S, Kernel, R>(tile, x, row, columns, y, stride);
-  if constexpr (R > 1) MultiplyGroups<S, Kernel, R - 1>(tile, x, row, num_rows, columns, y, stride);
+PACELINE_INLINE void MultiplyGroups(const uint8_t* tile, int64_t tile_bytes, const Activations& x,
+                                    int64_t row, int64_t num_rows, int64_t columns, float* y,
+                                    int64_t stride) {
+  for (; row + R <= num_rows; row += R) {
+    MultiplyRows<S, Kernel, R>(tile, tile_bytes, x, row, columns, y, stride);
+  }
+  if constexpr (R > 1) {
+    MultiplyGroups<S, Kernel, R - 1>(tile, tile_bytes, x, row, num_rows, columns, y, stride);
+  }
 }
 
 // Tiles outermost: each is read from memory once, whatever the number of rows.
@@ -247,10 +293,9 @@ template <typename S, typename Kernel>
 void MultiplyTiles(const PackedMatrix& matrix, const Activations& x, int64_t num_rows,
                    int64_t first_tile, int64_t last_tile, float* y, int64_t stride) {
   for (int64_t t = first_tile; t < last_tile; ++t) {
-    const int64_t beyond = matrix.rows() - t * kTileRows;
-    const int64_t columns = beyond < kTileRows ? beyond : kTileRows;
-    MultiplyGroups<S, Kernel, S::kRowsTogether>(matrix.Tile(t), x, 0, num_rows, columns,
-                                                y + t * kTileRows, stride);
+    MultiplyGroups<S, Kernel, S::kRowsTogether>(matrix.Tile(t), matrix.tile_bytes(), x, 0, num_rows,
+                                                matrix.rows() - t * kTileRows, y + t * kTileRows,
+                                                stride);
   }
 }
 

@@ -1,8 +1,9 @@
 // Weight matrices in the order in which the kernels read them.
 //
-// Eight output rows make a tile, and a tile's blocks follow each other along the inputs, so that a
-// pass reads the matrix once from its first byte to its last. Float formats are values
-// [inputs][8 rows]. Quantised formats keep their precision; a block of theirs is
+// Sixteen output rows make a tile, eight of them a half. A tile's blocks follow each other along the
+// inputs, the two halves of each side by side, so that a pass reads the matrix once from its first
+// byte to its last. Float formats are values [inputs][16 rows]. Quantised formats keep their
+// precision; a block of half a tile is
 //
 //   scales half[8]; minima half[8] if the format has any
 //   sub-scales int8[runs][8], sub-minima int8[runs][8] if it has any
@@ -29,10 +30,12 @@
 
 namespace paceline::cpu {
 
-inline constexpr int64_t kTileRows = 8;
+inline constexpr int64_t kTileRows = 16;
+inline constexpr int64_t kHalves = 2;
+inline constexpr int64_t kHalfRows = kTileRows / kHalves;
 inline constexpr int64_t kBlock = 32;  // Inputs that share a scale of the activations.
 
-// Where the parts of a packed block of a quantised format begin, in bytes.
+// Where the parts of a packed block of half a tile begin, in bytes; quantised formats.
 struct PackedLayout {
   int64_t minima;
   int64_t sub_scales;
@@ -44,12 +47,12 @@ struct PackedLayout {
 
 constexpr PackedLayout PackedLayoutOf(const QuantFormat& format) {
   PackedLayout layout{};
-  layout.minima = 2 * kTileRows;
-  layout.sub_scales = layout.minima + (format.has_minimum ? 2 * kTileRows : 0);
-  const int64_t subs = format.has_sub_scales ? format.elements / format.run * kTileRows : 0;
+  layout.minima = 2 * kHalfRows;
+  layout.sub_scales = layout.minima + (format.has_minimum ? 2 * kHalfRows : 0);
+  const int64_t subs = format.has_sub_scales ? format.elements / format.run * kHalfRows : 0;
   layout.sub_minima = layout.sub_scales + subs;
   layout.quants = layout.sub_minima + (format.has_minimum ? subs : 0);
-  layout.unit_bytes = kTileRows * kBlock * format.bits / 8;
+  layout.unit_bytes = kHalfRows * kBlock * format.bits / 8;
   layout.bytes = layout.quants + format.elements / kBlock * layout.unit_bytes;
   return layout;
 }

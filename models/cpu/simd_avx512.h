@@ -1,5 +1,5 @@
 // The kernels' vector operations with the registers and instructions of AVX-512, on vectors of 256
-// bits: twice the registers, so that eight rows share a tile. To be included by files compiled for
+// bits: twice the registers, for twice the sums. To be included by files compiled for
 // AVX-512 BW and VL.
 #pragma once
 
@@ -8,7 +8,7 @@
 namespace paceline::cpu {
 
 struct Avx512 : Avx2 {
-  static constexpr int kRowsTogether = 8;
+  static constexpr int kSumsTogether = 8;
 };
 
 }  // namespace paceline::cpu

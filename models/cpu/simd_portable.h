@@ -25,8 +25,10 @@ struct Portable {
   };
   using Sums = Ints;  // Of products with unsigned weights; see DotUnsigned.
 
-  // Rows that share a tile once it is unpacked.
+  // Rows that share a tile once it is unpacked, and sums that the registers hold: where they hold
+  // both halves of a tile, these share the activations.
   static constexpr int kRowsTogether = 2;
+  static constexpr int kSumsTogether = 2;
   // Groups of four inputs whose products fit Sums, for weights of 4, 5, 6, (7,) 8 bits.
   static constexpr int kGroupsInSum[5] = {8, 8, 8, 8, 8};
   // Whether signed weights are raised by 128 and multiplied as unsigned ones.

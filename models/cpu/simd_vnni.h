@@ -6,11 +6,12 @@
 
 namespace paceline::cpu {
 
-template <int kRows>
+// `kSums`: 8 with the 32 registers of AVX-512, 4 with 16.
+template <int kSums>
 struct Vnni : Avx2 {
   using Sums = Ints;
 
-  static constexpr int kRowsTogether = kRows;
+  static constexpr int kSumsTogether = kSums;
   static constexpr int kGroupsInSum[5] = {8, 8, 8, 8, 8};
   static constexpr bool kSignedAsUnsigned = true;
 
