@@ -7,7 +7,7 @@ namespace paceline {
 
 struct NgramOptions {
   int32_t max_n = 3;  // Longest ending looked up, at least min_n.
-  int32_t min_n = 1;  // Shortest, at least 1; above 1 avoids noise.
+  int32_t min_n = 2;  // Shortest, at least 1; single tokens are found everywhere, and seldom continue alike.
 
   absl::Status Validate() const;
 };
