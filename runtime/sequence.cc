@@ -147,8 +147,11 @@ void Sequence::Measure(const Cut& cut, const VerifyOutcome& outcome, WarpedRows&
     const int32_t node = RowNode(outcome, i);
     const absl::StatusOr<const Distribution<float>*> row = rows.Row(node);  // Made by the rule.
     if (!row.ok()) continue;
-    telemetry.entropy_bits_raw.Add(RawEntropyBits(rows.Raw(node), parts_.vocabulary->size));
-    telemetry.entropy_bits_warped.Add((*row)->EntropyBits());
+    const double warped_bits = (*row)->EntropyBits();
+    telemetry.entropy_bits_warped.Add(warped_bits);
+    telemetry.entropy_bits_raw.Add(parts_.pipeline.IsPlainSoftmax()
+                                       ? warped_bits
+                                       : RawEntropyBits(rows.Raw(node), parts_.vocabulary->size));
     telemetry.survivors.Add(static_cast<double>((*row)->NumSurvivors()));
   }
 }
