@@ -47,7 +47,7 @@ double StreamGbPerSecond(ThreadPool& pool) {
 }
 
 absl::StatusOr<double> MultiplyGmacPerSecond(const Kernels& kernels, ThreadPool& pool) {
-  constexpr int64_t kOutputs = 32, kInputs = 512, kRows = 8, kCalls = 4000;
+  constexpr int64_t kOutputs = 32, kInputs = 512, kRows = 8, kCalls = 1000;
   const std::vector<uint8_t> bytes(BlockBytes(BlockType::kQ4_1, kOutputs * kInputs), 0x11);
   PACELINE_ASSIGN_OR_RETURN(
       const PackedMatrix matrix,

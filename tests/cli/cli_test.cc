@@ -22,7 +22,7 @@ TEST(CliTest, HelpIsPrintedWithoutArguments) {
 }
 
 TEST(CliTest, EveryCommandHasHelp) {
-  for (const char* command : {"generate", "bench", "inspect", "tokenize", "slice"}) {
+  for (const char* command : {"generate", "bench", "compare", "inspect", "tokenize", "slice"}) {
     const ProcessResult result = RunCli({command, "--help"});
     EXPECT_EQ(result.code, 0) << command;
     EXPECT_THAT(result.out, HasSubstr(std::string("Usage: paceline ") + command));
@@ -78,6 +78,50 @@ TEST(CliTest, ContradictionsAreRefused) {
   ExpectRefused(RunCli(Generate({"-p", "a", "--json", "--show-drafts"})), "--show-drafts");
   ExpectRefused(RunCli(Generate({"-p", "a", "--draft", "model"})), "--draft-model");
   ExpectRefused(RunCli({"generate", "-p", "a"}), "PACELINE_MODEL");
+}
+
+TEST(CliTest, PassesAreTimedBesideTheMachinesLimits) {
+  const ProcessResult result =
+      RunCli({"bench", "--passes", "-m", Model(), "--runs", "2", "--cached", "40", "--json", "-q"});
+  ASSERT_EQ(result.code, 0) << result.error;
+  const json report = json::parse(result.out);
+  EXPECT_GT(report["stream_gb_per_s"], 0);
+  EXPECT_GT(report["multiply_gmac_per_s"], 0);
+  EXPECT_EQ(report["cached_positions"], 40);
+  std::vector<int> rows;
+  for (const json& pass : report["passes"]) {
+    rows.push_back(pass["rows"]);
+    EXPECT_GT(pass["ms"], 0);
+    EXPECT_LE(pass["ms_min"], pass["ms"]);
+    EXPECT_GE(pass["ms_max"], pass["ms"]);
+  }
+  EXPECT_EQ(rows, (std::vector<int>{1, 2, 3, 4, 5, 6, 8, 12, 16, 32}));
+}
+
+TEST(CliTest, MachineNamesTheInstructionSetChosen) {
+  const ProcessResult result = RunCli({"inspect", "--machine", "--json"});
+  ASSERT_EQ(result.code, 0) << result.error;
+  const json machine = json::parse(result.out);
+  EXPECT_EQ(machine["isa"], machine["isas"][0]);
+  EXPECT_EQ(machine["isas"].back(), "portable");
+  EXPECT_GE(machine["threads"], 1);
+}
+
+TEST(CliTest, MeasurementsRefuseWhatTheyCannotUse) {
+  const auto bench = [](std::vector<std::string> more) {
+    more.insert(more.begin(), {"bench", "--passes", "-m", Model()});
+    return RunCli(more);
+  };
+  ExpectRefused(bench({"--runs", "0"}), "--runs");
+  ExpectRefused(bench({"--prompts", "x.jsonl"}), "--passes");
+  ExpectRefused(bench({"--cached", "-1", "-q"}), "--cached");
+  ExpectRefused(bench({"--cached", "240", "-q"}), "--cached");
+  ExpectRefused(bench({"--isa", "sse9", "-q"}), "--isa");
+  ExpectRefused(RunCli({"inspect"}), "FILE");
+  ExpectRefused(RunCli({"inspect", Model(), "--machine"}), "FILE");
+  ExpectRefused(RunCli({"compare", "-m", Model()}), "--prompts");
+  ExpectRefused(RunCli({"compare", "-m", Model(), "--prompts", "x", "--positions", "0"}),
+                "--positions");
 }
 
 TEST(CliTest, DamagedModelIsOneLine) {
