@@ -63,7 +63,7 @@ Distribution<double> RowAfter(LanguageModel& model, const std::vector<int32_t>& 
   batch.segments.push_back({sequence, tokens, {}, RowWish::kLast});
   const ForwardOutput output = OrThrow(model.Forward(batch));
   EXPECT_THAT(model.cache().Release(sequence), testing::IsOk());
-  auto pipeline = OrThrow(Pipeline<double>::Create(TopK4(), static_cast<int32_t>(output.width)));
+  auto pipeline = OrThrow(Pipeline<double>::Create(TopK4(), static_cast<int32_t>(output.width())));
   return OrThrow(pipeline.Apply(output.Row(0), RowContext{}));
 }
 
