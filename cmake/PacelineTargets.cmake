@@ -20,15 +20,18 @@ add_library(paceline_headers OBJECT ${CMAKE_BINARY_DIR}/headers.cc)
 target_precompile_headers(paceline_headers PRIVATE
   <absl/status/statusor.h> <absl/strings/str_cat.h> <algorithm> <memory> <string> <vector>)
 
-# Tests are compiled quickly rather than to run quickly; what they test is not theirs to compile, and
-# it is that which is instrumented in full.
-set(PACELINE_TEST_OPTIONS -O0 -g0)
+# Of the sanitizers only the quick ones, for code that all of them would take minutes to compile.
+set(PACELINE_LIGHT_SANITIZE "")
 if(PACELINE_SANITIZE)
-  list(APPEND PACELINE_TEST_OPTIONS -fno-sanitize=undefined)
+  list(APPEND PACELINE_LIGHT_SANITIZE -fno-sanitize=undefined)
 endif()
 if(PACELINE_BUILD_FUZZ)
-  list(APPEND PACELINE_TEST_OPTIONS -fno-sanitize=fuzzer-no-link)
+  list(APPEND PACELINE_LIGHT_SANITIZE -fno-sanitize=fuzzer-no-link)
 endif()
+
+# Tests are compiled quickly rather than to run quickly; what they test is not theirs to compile, and
+# it is that which is instrumented in full.
+set(PACELINE_TEST_OPTIONS -O0 -g0 ${PACELINE_LIGHT_SANITIZE})
 
 # paceline_test(sampling SOURCES sampling/top_k_test.cc ... DEPS paceline::sampling)
 # One executable and one CTest entry for a module. The data folder is passed to the tests by a macro.

@@ -12,7 +12,7 @@ namespace paceline {
 struct ModelOptions {
   std::string engine = "";      // "fast" or "reference"; empty chooses by device.
   std::string device = "cpu";   // "cpu", "cuda" or "cuda:N"; reference engine.
-  std::string isa = "";         // Of the fast engine: "portable", "avx2"; empty is the best here.
+  std::string isa = "";         // Of the fast engine, one of cpu::RunnableIsas(); empty is the best here.
   int32_t context_length = 0;   // Positions a sequence may have; 0 takes the model's own.
   int64_t max_positions = 0;    // Cache positions of all sequences together; 0 is 4 sequences' worth.
   int32_t num_threads = 0;      // 0: one for each processor.

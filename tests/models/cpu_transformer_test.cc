@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "models/cpu/isa.h"
+#include "models/cpu/machine.h"
 #include "models/weight_source.h"
 #include "tests/support/monte_carlo.h"
 #include "tests/support/status_matchers.h"
@@ -23,6 +23,7 @@
 namespace paceline {
 namespace {
 
+using cpu::RunnableIsas;
 using testing::DataPath;
 using ::testing::HasSubstr;
 using testing::IsOk;
@@ -39,12 +40,6 @@ std::unique_ptr<LanguageModel> Load(const std::string& path, const ModelOptions&
   auto model = LoadCpuModel(**source, options);
   EXPECT_THAT(model, IsOk());
   return *std::move(model);
-}
-
-std::vector<std::string> RunnableIsas() {
-  std::vector<std::string> names;
-  for (const cpu::Kernels* kernels : cpu::RunnableKernels()) names.push_back(kernels->name);
-  return names;
 }
 
 Rows Forward(LanguageModel& model, const std::vector<Segment>& segments, int32_t num_layers = 0) {
