@@ -44,8 +44,11 @@ struct Row {
   int32_t token() const { return plan->segment->tokens[index]; }
   int64_t slot() const { return plan->slots[plan->base + index]; }
   int64_t num_chunks() const { return position / kAttentionChunk + 1; }
-  // Whether the positions of page `page` lie in one page of the cache, in their order.
-  bool InOrder(int64_t page) const { return plan->chain || (page + 1) * kPage <= plan->base; }
+  int64_t CountIn(int64_t chunk) const {
+    return std::min(kAttentionChunk, position + 1 - chunk * kAttentionChunk);
+  }
+  // Whether the first `count` positions lie in the cache's pages in their order.
+  bool InOrder(int64_t count) const { return plan->chain || count <= plan->base; }
   int64_t SlotOf(int64_t at) const {
     if (plan->chain || at < plan->base) return plan->slots[at];
     return tail[at - plan->base];
@@ -80,9 +83,11 @@ struct ActivationBuffer {
   std::vector<float> sums;
 };
 
-// One piece of attention: a chunk of positions for one row and group.
+// One piece of attention: a chunk of positions for a group of heads of rows that follow each other
+// and find these positions at the same places.
 struct AttentionUnit {
   int32_t row;
+  int32_t num_rows;
   int32_t group;
   int32_t chunk;
 };
@@ -93,6 +98,7 @@ struct Workspace {
   std::vector<AttentionUnit> units;
   std::vector<int64_t> first_partial;  // [M]: of (row, chunk) pairs
   std::vector<std::atomic<int32_t>> chunks_left;  // [M, G] to attend to in this layer
+  std::vector<std::atomic<int32_t>> units_taken;  // [layers]
   std::vector<float> hidden;           // [M, H] the residual stream
   ActivationBuffer normed;             // [M, H]
   std::vector<float> projected;        // [M, (N + 2 G) D] queries, keys, values
@@ -133,9 +139,11 @@ class LogitBuffers {
 
 // What a thread has for itself.
 struct ThreadScratch {
-  std::vector<float> scores;      // [N / G, kAttentionChunk]
+  std::vector<float> queries;     // [D, kHeadsTogether]
+  std::vector<float> scores;      // [kHeadsTogether, kAttentionChunk]
   std::vector<uint16_t> keys;     // [kChunkPages, D, P]
   std::vector<uint16_t> values;   // [kChunkPages, P, D]
+  std::vector<AttentionHead> heads;
   std::vector<uint16_t> halves;   // [2, D]
   std::vector<const float*> weighted;  // [chunks]
   std::vector<float> largest;          // [chunks]
@@ -174,21 +182,23 @@ class CpuTransformer : public LanguageModel {
   int64_t projected_size() const { return query_size() + 2 * key_size(); }
   // Whether the heads of a group are whole blocks of the int8 form.
   bool GroupsFillBlocks() const {
-    return config_.num_heads / config_.num_kv_heads * config_.head_dim % kBlock == 0;
+    return heads_in_group() * config_.head_dim % kBlock == 0;
   }
+  int64_t heads_in_group() const { return config_.num_heads / config_.num_kv_heads; }
   int64_t num_rows() const { return static_cast<int64_t>(work_.rows.size()); }
 
   void BuildRotation();
   void SizeScratch(ThreadScratch& scratch) const;
   absl::Status Run(const ForwardBatch& batch, ForwardOutput& output);
   void RunPass(std::vector<Row> rows, int32_t num_layers, ForwardOutput& output);
-  void SizeWorkspace();
+  void SizeWorkspace(int32_t num_layers);
+  void PlanAttention(int32_t num_layers);
 
   // The regions of a pass, each run by every thread on its part, a barrier between them.
   void Embed(int32_t thread);
   void Norm(int32_t thread, const std::vector<float>& weight);
   void Project(int32_t thread, int32_t layer);
-  void Attend(int32_t thread, int32_t layer);
+  void Attend(int32_t layer, ThreadScratch& scratch);
   void Combine(int64_t row, int64_t group, ThreadScratch& scratch);
   void QuantiseAttended(int32_t thread);
   void AddProduct(int32_t thread, const PackedMatrix& matrix, const ActivationBuffer& x);
@@ -200,6 +210,8 @@ class CpuTransformer : public LanguageModel {
   void Rotate(float* head, int32_t position) const;
   void FinishHead(int64_t row, int64_t head, int32_t layer, ThreadScratch& scratch);
   void AttendUnit(const AttentionUnit& unit, int32_t layer, ThreadScratch& scratch);
+  void FindPages(const Row& row, const AttentionUnit& unit, int32_t layer, ThreadScratch& scratch,
+                 const uint16_t** keys, const uint16_t** values);
 
   ModelConfig config_;
   Weights weights_;
@@ -249,7 +261,8 @@ void CpuTransformer::Rotate(float* head, int32_t position) const {
 void CpuTransformer::SizeScratch(ThreadScratch& scratch) const {
   const int64_t dim = config_.head_dim;
   const int64_t chunks = config_.context_length / kAttentionChunk + 1;
-  scratch.scores.resize(config_.num_heads / config_.num_kv_heads * kAttentionChunk);
+  scratch.queries.resize(kHeadsTogether * dim);
+  scratch.scores.resize(kHeadsTogether * kAttentionChunk);
   scratch.keys.resize(kAttentionChunk * dim);
   scratch.values.resize(kAttentionChunk * dim);
   scratch.halves.resize(2 * dim);
@@ -331,11 +344,57 @@ absl::Status CpuTransformer::Run(const ForwardBatch& batch, ForwardOutput& outpu
   return absl::OkStatus();
 }
 
-void CpuTransformer::SizeWorkspace() {
+// Rows from `row` on, at most `limit`, that can attend to a chunk together.
+int32_t RowsTogether(std::span<const Row> rows, int32_t row, int32_t chunk, int64_t limit) {
+  const int64_t end = (chunk + int64_t{1}) * kAttentionChunk;
+  const auto joins = [&](const Row& other) {
+    return other.plan == rows[row].plan && other.num_chunks() > chunk &&
+           other.InOrder(std::min<int64_t>(end, other.position + 1));
+  };
+  int32_t count = 1;
+  if (!joins(rows[row])) return count;
+  while (count < limit && row + count < std::ssize(rows) && joins(rows[row + count])) ++count;
+  return count;
+}
+
+// Units of a chunk and group follow each other, so that keys and values are still near at hand.
+void CpuTransformer::PlanAttention(int32_t num_layers) {
+  const auto rows = static_cast<int32_t>(num_rows());
+  const int64_t limit = std::max<int64_t>(1, kHeadsTogether / heads_in_group());
+  int32_t most_chunks = 0;
+  for (const Row& row : work_.rows) {
+    most_chunks = std::max(most_chunks, static_cast<int32_t>(row.num_chunks()));
+  }
+  work_.units.clear();
+  for (int32_t chunk = 0; chunk < most_chunks; ++chunk) {
+    const auto first_unit = std::ssize(work_.units);
+    for (int32_t row = 0; row < rows;) {
+      if (work_.rows[row].num_chunks() <= chunk) {
+        ++row;
+        continue;
+      }
+      const int32_t together = RowsTogether(work_.rows, row, chunk, limit);
+      work_.units.push_back({row, together, 0, chunk});
+      row += together;
+    }
+    const auto last_unit = std::ssize(work_.units);
+    for (int32_t group = 1; group < config_.num_kv_heads; ++group) {
+      for (auto i = first_unit; i < last_unit; ++i) {
+        work_.units.push_back(work_.units[i]);
+        work_.units.back().group = group;
+      }
+    }
+  }
+  if (std::ssize(work_.units_taken) < num_layers) {
+    work_.units_taken = std::vector<std::atomic<int32_t>>(num_layers);
+  }
+  for (std::atomic<int32_t>& taken : work_.units_taken) taken = 0;
+}
+
+void CpuTransformer::SizeWorkspace(int32_t num_layers) {
   const int64_t rows = num_rows();
   int64_t num_partials = 0;
   work_.first_partial.clear();
-  work_.units.clear();
   const int64_t num_counters = rows * config_.num_kv_heads;
   if (static_cast<int64_t>(work_.chunks_left.size()) < num_counters) {
     work_.chunks_left = std::vector<std::atomic<int32_t>>(num_counters);
@@ -346,9 +405,9 @@ void CpuTransformer::SizeWorkspace() {
     num_partials += chunks;
     for (int32_t group = 0; group < config_.num_kv_heads; ++group) {
       work_.chunks_left[row * config_.num_kv_heads + group] = chunks;
-      for (int32_t chunk = 0; chunk < chunks; ++chunk) work_.units.push_back({row, group, chunk});
     }
   }
+  PlanAttention(num_layers);
   int64_t num_wanted = 0;
   for (const Row& row : work_.rows) num_wanted += row.output >= 0;
   const int64_t hidden = config_.hidden_size;
@@ -369,7 +428,7 @@ void CpuTransformer::SizeWorkspace() {
 
 void CpuTransformer::RunPass(std::vector<Row> rows, int32_t num_layers, ForwardOutput& output) {
   work_.rows = std::move(rows);
-  SizeWorkspace();
+  SizeWorkspace(num_layers);
   pool_.Run([&](int32_t thread) {
     Embed(thread);
     for (int32_t layer = 0; layer < num_layers; ++layer) Layer(thread, layer);
@@ -385,7 +444,7 @@ void CpuTransformer::Layer(int32_t thread, int32_t layer) {
   pool_.Wait();
   Project(thread, layer);
   pool_.Wait();
-  Attend(thread, layer);
+  Attend(layer, scratch_[thread]);
   pool_.Wait();
   if (!GroupsFillBlocks()) {
     QuantiseAttended(thread);
@@ -466,49 +525,67 @@ void CpuTransformer::FinishHead(int64_t row, int64_t head, int32_t layer, Thread
   }
 }
 
-// Whoever finishes the last chunk of a row and group adds up its chunks, in their order.
-void CpuTransformer::Attend(int32_t thread, int32_t layer) {
-  const auto count = static_cast<int64_t>(work_.units.size());
-  const auto [first, last] = PartOf(count, thread, pool_.num_threads());
-  for (int64_t i = first; i < last; ++i) {
+// Threads take units as they come to them. Whoever finishes the last chunk of a row and group adds
+// up its chunks, in their order.
+void CpuTransformer::Attend(int32_t layer, ThreadScratch& scratch) {
+  const auto count = static_cast<int32_t>(work_.units.size());
+  std::atomic<int32_t>& taken = work_.units_taken[layer];
+  for (int32_t i; (i = taken.fetch_add(1, std::memory_order_relaxed)) < count;) {
     const AttentionUnit& unit = work_.units[i];
-    AttendUnit(unit, layer, scratch_[thread]);
-    std::atomic<int32_t>& left = work_.chunks_left[unit.row * config_.num_kv_heads + unit.group];
-    if (left.fetch_sub(1, std::memory_order_acq_rel) > 1) continue;
-    left.store(static_cast<int32_t>(work_.rows[unit.row].num_chunks()), std::memory_order_relaxed);
-    Combine(unit.row, unit.group, scratch_[thread]);
+    AttendUnit(unit, layer, scratch);
+    for (int32_t row = unit.row; row < unit.row + unit.num_rows; ++row) {
+      std::atomic<int32_t>& left = work_.chunks_left[row * config_.num_kv_heads + unit.group];
+      if (left.fetch_sub(1, std::memory_order_acq_rel) > 1) continue;
+      left.store(static_cast<int32_t>(work_.rows[row].num_chunks()), std::memory_order_relaxed);
+      Combine(row, unit.group, scratch);
+    }
   }
 }
 
 void CpuTransformer::AttendUnit(const AttentionUnit& unit, int32_t layer, ThreadScratch& scratch) {
-  const Row& row = work_.rows[unit.row];
   const int64_t dim = config_.head_dim;
-  const int64_t heads = config_.num_heads / config_.num_kv_heads;
-  const int64_t first = unit.chunk * kAttentionChunk;
-  const int64_t count = std::min(kAttentionChunk, row.position + 1 - first);
+  const int64_t heads = heads_in_group();
+  // Of the rows of a chain the last one sees most.
+  const Row& widest = work_.rows[unit.row + unit.num_rows - 1];
   const uint16_t* keys[kChunkPages];
   const uint16_t* values[kChunkPages];
-  for (int64_t page = 0; page * kPage < count; ++page) {
+  FindPages(widest, unit, layer, scratch, keys, values);
+  scratch.heads.clear();
+  for (int64_t row = unit.row; row < unit.row + unit.num_rows; ++row) {
+    const float* queries = work_.projected.data() + row * projected_size();
+    const int64_t partial = (work_.first_partial[row] + unit.chunk) * config_.num_heads;
+    for (int64_t head = unit.group * heads; head < (unit.group + 1) * heads; ++head) {
+      scratch.heads.push_back({queries + head * dim, work_.rows[row].CountIn(unit.chunk),
+                               work_.largest.data() + partial + head,
+                               work_.mass.data() + partial + head,
+                               work_.weighted.data() + (partial + head) * dim});
+    }
+  }
+  kernels_.attend({scratch.heads.data(), std::ssize(scratch.heads), keys, values, dim,
+                   scratch.queries.data(), scratch.scores.data()});
+}
+
+// The pages of a unit's chunk for a row: the cache's own, or such as are put together here where a
+// tree's positions do not lie in their order.
+void CpuTransformer::FindPages(const Row& row, const AttentionUnit& unit, int32_t layer,
+                               ThreadScratch& scratch, const uint16_t** keys,
+                               const uint16_t** values) {
+  const int64_t first = unit.chunk * kAttentionChunk;
+  for (int64_t page = 0; page * kPage < row.CountIn(unit.chunk); ++page) {
     const int64_t at = first + page * kPage;
-    if (row.InOrder(at / kPage)) {
+    if (row.InOrder(std::min<int64_t>(at + kPage, row.position + 1))) {
       keys[page] = store_.Keys(layer, row.SlotOf(at) / kPage, unit.group);
       values[page] = store_.Values(layer, row.SlotOf(at) / kPage, unit.group);
       continue;
     }
-    uint16_t* gathered_keys = scratch.keys.data() + page * kPage * dim;
-    uint16_t* gathered_values = scratch.values.data() + page * kPage * dim;
+    uint16_t* gathered_keys = scratch.keys.data() + page * kPage * config_.head_dim;
+    uint16_t* gathered_values = scratch.values.data() + page * kPage * config_.head_dim;
     for (int64_t i = 0; i < kPage && at + i <= row.position; ++i) {
       store_.Gather(layer, row.SlotOf(at + i), unit.group, i, gathered_keys, gathered_values);
     }
     keys[page] = gathered_keys;
     values[page] = gathered_values;
   }
-  const int64_t partial =
-      (work_.first_partial[unit.row] + unit.chunk) * config_.num_heads + unit.group * heads;
-  kernels_.attend({work_.projected.data() + unit.row * projected_size() + unit.group * heads * dim,
-                   keys, values, count, dim, heads, scratch.scores.data(),
-                   work_.largest.data() + partial, work_.mass.data() + partial,
-                   work_.weighted.data() + partial * dim});
 }
 
 // The heads of a group, then their int8 form if they fill whole blocks; if not, the region that
@@ -516,7 +593,7 @@ void CpuTransformer::AttendUnit(const AttentionUnit& unit, int32_t layer, Thread
 void CpuTransformer::Combine(int64_t row, int64_t group, ThreadScratch& scratch) {
   const int64_t dim = config_.head_dim;
   const int64_t heads = config_.num_heads;
-  const int64_t in_group = heads / config_.num_kv_heads;
+  const int64_t in_group = heads_in_group();
   const int64_t chunks = work_.rows[row].num_chunks();
   for (int64_t head = group * in_group; head < (group + 1) * in_group; ++head) {
     for (int64_t chunk = 0; chunk < chunks; ++chunk) {

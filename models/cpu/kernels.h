@@ -22,24 +22,31 @@ struct Activations {
   int64_t columns;
 };
 
-// One (row, group of heads, chunk of positions) of attention. H query heads share the keys and
-// values of a group; D is the head size, P = KvCache::kPageSize.
-struct AttentionChunk {
-  const float* queries;             // [H, D], times 1 / sqrt(D)
-  const uint16_t* const* keys;      // [ceil(count / P)] pages of halves [D][P]
-  const uint16_t* const* values;    // [ceil(count / P)] pages of halves [P][D]
-  int64_t count;                    // Positions of the chunk, at most kAttentionChunk.
-  int64_t head_dim;
-  int64_t num_heads;                // H
-  float* scores;                    // Scratch [H, kAttentionChunk]
-  // Results, for each head: the largest score, the sum of exp(score - largest), and the values
-  // weighted by the exponentials.
-  float* largest;   // [H]
-  float* mass;      // [H]
-  float* weighted;  // [H, D]
+// A query head of a row. D is the head size.
+struct AttentionHead {
+  const float* query;  // [D], times 1 / sqrt(D)
+  int64_t count;       // Positions that it sees: the first ones of the chunk, at least 1.
+  // Results: the largest score, the sum of exp(score - largest), and the values weighted by the
+  // exponentials.
+  float* largest;
+  float* mass;
+  float* weighted;     // [D]
 };
 
 inline constexpr int64_t kAttentionChunk = 128;
+inline constexpr int64_t kHeadsTogether = 12;
+
+// One chunk of cached positions and the query heads that attend to it: those of a group, of one row
+// or of several that see the same positions. P = KvCache::kPageSize.
+struct AttentionChunk {
+  const AttentionHead* heads;
+  int64_t num_heads;
+  const uint16_t* const* keys;    // [ceil(largest count / P)] pages of halves [D][P]
+  const uint16_t* const* values;  // [ceil(largest count / P)] pages of halves [P][D]
+  int64_t head_dim;
+  float* queries;  // Scratch [D, kHeadsTogether]
+  float* scores;   // Scratch [kHeadsTogether, kAttentionChunk]
+};
 
 struct Kernels {
   const char* name;

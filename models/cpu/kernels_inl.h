@@ -451,105 +451,127 @@ void ToHalf(const float* from, int64_t count, uint16_t* to) {
 inline constexpr int64_t kPage = KvCache::kPageSize;
 static_assert(kPage == 16 && kAttentionChunk % kPage == 0);
 
-// Scores of a page's 16 positions for `R` heads: for each position one sum over the dimensions.
+// `R` heads of a chunk, from `first` on; keys and values are read once for all of them.
 template <typename S, int R>
-PACELINE_INLINE void ScorePage(const AttentionChunk& chunk, const uint16_t* keys, int64_t first_head,
-                               int64_t first) {
-  typename S::Floats low[R], high[R];
-  for (int r = 0; r < R; ++r) low[r] = high[r] = S::Set(0);
-  const float* queries = chunk.queries + first_head * chunk.head_dim;
-  for (int64_t d = 0; d < chunk.head_dim; ++d) {
-    const auto key_low = S::LoadHalf(keys + d * kPage);
-    const auto key_high = S::LoadHalf(keys + d * kPage + 8);
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      const auto query = S::Set(queries[r * chunk.head_dim + d]);
-      low[r] = S::Fma(query, key_low, low[r]);
-      high[r] = S::Fma(query, key_high, high[r]);
+class ChunkHeads {
+ public:
+  ChunkHeads(const AttentionChunk& chunk, int64_t first)
+      : chunk_(chunk), heads_(chunk.heads + first) {
+    fewest_ = most_ = heads_[0].count;
+    for (int r = 1; r < R; ++r) {
+      fewest_ = heads_[r].count < fewest_ ? heads_[r].count : fewest_;
+      most_ = heads_[r].count > most_ ? heads_[r].count : most_;
     }
   }
-  for (int r = 0; r < R; ++r) {
-    float* to = chunk.scores + (first_head + r) * kAttentionChunk + first;
-    S::Store(to, low[r]);
-    S::Store(to + 8, high[r]);
-  }
-}
 
-// Scores become exp(score - largest); those beyond the count 0.
-template <typename S>
-void Exponentials(const AttentionChunk& chunk, int64_t head) {
-  float* scores = chunk.scores + head * kAttentionChunk;
-  float largest = scores[0];
-  for (int64_t i = 1; i < chunk.count; ++i) largest = scores[i] > largest ? scores[i] : largest;
-  const int64_t padded = (chunk.count + 7) / 8 * 8;
-  for (int64_t i = chunk.count; i < padded; ++i) scores[i] = largest;
-  for (int64_t i = 0; i < padded; i += 8) {
-    S::Store(scores + i, Exp<S>(S::Subtract(S::Load(scores + i), S::Set(largest))));
+  void Attend() {
+    for (int64_t d = 0; d < chunk_.head_dim; ++d) {
+      for (int r = 0; r < R; ++r) chunk_.queries[d * R + r] = heads_[r].query[d];
+    }
+    for (int64_t first = 0; first < most_; first += kPage) Score(first);
+    for (int r = 0; r < R; ++r) Exponentials(r);
+    int64_t d = 0;
+    for (; d + 16 <= chunk_.head_dim; d += 16) WeighValues(d);
+    for (; d < chunk_.head_dim; ++d) {
+      for (int r = 0; r < R; ++r) WeighValue(r, d);
+    }
   }
-  for (int64_t i = chunk.count; i < padded; ++i) scores[i] = 0;
-  auto sums = S::Set(0);
-  for (int64_t i = 0; i < padded; i += 8) sums = S::Add(sums, S::Load(scores + i));
-  chunk.largest[head] = largest;
-  chunk.mass[head] = SumOfLanes<S>(sums);
-}
 
-// Sixteen dimensions from `d` on of `R` heads' weighted values; one sum over the positions each.
-template <typename S, int R>
-PACELINE_INLINE void WeighValues(const AttentionChunk& chunk, int64_t first_head, int64_t d) {
-  typename S::Floats low[R], high[R];
-  for (int r = 0; r < R; ++r) low[r] = high[r] = S::Set(0);
-  const float* weights = chunk.scores + first_head * kAttentionChunk;
-  for (int64_t first = 0; first < chunk.count; first += kPage) {
-    const uint16_t* page = chunk.values[first / kPage] + d;
-    const int64_t count = chunk.count - first < kPage ? chunk.count - first : kPage;
-    for (int64_t i = 0; i < count; ++i) {
-      const auto value_low = S::LoadHalf(page + i * chunk.head_dim);
-      const auto value_high = S::LoadHalf(page + i * chunk.head_dim + 8);
-#pragma GCC unroll 8
+ private:
+  using Floats = typename S::Floats;
+
+  // Scores of a page's 16 positions: for each position one sum over the dimensions.
+  PACELINE_INLINE void Score(int64_t first) {
+    const uint16_t* keys = chunk_.keys[first / kPage];
+    Floats low[R], high[R];
+    for (int r = 0; r < R; ++r) low[r] = high[r] = S::Set(0);
+    for (int64_t d = 0; d < chunk_.head_dim; ++d) {
+      const auto key_low = S::LoadHalf(keys + d * kPage);
+      const auto key_high = S::LoadHalf(keys + d * kPage + 8);
+#pragma GCC unroll 16
       for (int r = 0; r < R; ++r) {
-        const auto weight = S::Set(weights[r * kAttentionChunk + first + i]);
+        const auto query = S::Set(chunk_.queries[d * R + r]);
+        low[r] = S::Fma(query, key_low, low[r]);
+        high[r] = S::Fma(query, key_high, high[r]);
+      }
+    }
+    for (int r = 0; r < R; ++r) {
+      S::Store(Scores(r) + first, low[r]);
+      S::Store(Scores(r) + first + 8, high[r]);
+    }
+  }
+
+  // Scores become exp(score - largest); those beyond the count 0.
+  void Exponentials(int r) {
+    const AttentionHead& head = heads_[r];
+    float* scores = Scores(r);
+    float largest = scores[0];
+    for (int64_t i = 1; i < head.count; ++i) largest = scores[i] > largest ? scores[i] : largest;
+    const int64_t padded = (head.count + 7) / 8 * 8;
+    for (int64_t i = head.count; i < padded; ++i) scores[i] = largest;
+    for (int64_t i = 0; i < padded; i += 8) {
+      S::Store(scores + i, Exp<S>(S::Subtract(S::Load(scores + i), S::Set(largest))));
+    }
+    for (int64_t i = head.count; i < padded; ++i) scores[i] = 0;
+    auto sums = S::Set(0);
+    for (int64_t i = 0; i < padded; i += 8) sums = S::Add(sums, S::Load(scores + i));
+    *head.largest = largest;
+    *head.mass = SumOfLanes<S>(sums);
+  }
+
+  // Sixteen dimensions from `d` on of the weighted values: for each one sum over the positions. A
+  // head does not touch what lies beyond its count, were it only to weigh it with 0.
+  PACELINE_INLINE void WeighValues(int64_t d) {
+    Floats low[R], high[R];
+    for (int r = 0; r < R; ++r) low[r] = high[r] = S::Set(0);
+    const auto add = [&](int64_t i, auto&& sees) __attribute__((always_inline)) {
+      const uint16_t* value = chunk_.values[i / kPage] + i % kPage * chunk_.head_dim + d;
+      const auto value_low = S::LoadHalf(value);
+      const auto value_high = S::LoadHalf(value + 8);
+#pragma GCC unroll 16
+      for (int r = 0; r < R; ++r) {
+        if (!sees(r)) continue;
+        const auto weight = S::Set(Scores(r)[i]);
         low[r] = S::Fma(weight, value_low, low[r]);
         high[r] = S::Fma(weight, value_high, high[r]);
       }
+    };
+    for (int64_t i = 0; i < fewest_; ++i) add(i, [](int) { return true; });
+    for (int64_t i = fewest_; i < most_; ++i) add(i, [&](int r) { return i < heads_[r].count; });
+    for (int r = 0; r < R; ++r) {
+      S::Store(heads_[r].weighted + d, low[r]);
+      S::Store(heads_[r].weighted + d + 8, high[r]);
     }
   }
-  for (int r = 0; r < R; ++r) {
-    float* to = chunk.weighted + (first_head + r) * chunk.head_dim + d;
-    S::Store(to, low[r]);
-    S::Store(to + 8, high[r]);
-  }
-}
 
-// Head sizes that are no multiple of 16 pay for it: one dimension at a time.
-template <typename S>
-void WeighValue(const AttentionChunk& chunk, int64_t head, int64_t d) {
-  const float* weights = chunk.scores + head * kAttentionChunk;
-  float sum = 0;
-  for (int64_t i = 0; i < chunk.count; ++i) {
-    sum += weights[i] * HalfToFloat(chunk.values[i / kPage][i % kPage * chunk.head_dim + d]);
+  // Head sizes that are no multiple of 16 pay for it: one dimension at a time.
+  void WeighValue(int r, int64_t d) {
+    float sum = 0;
+    for (int64_t i = 0; i < heads_[r].count; ++i) {
+      sum += Scores(r)[i] * HalfToFloat(chunk_.values[i / kPage][i % kPage * chunk_.head_dim + d]);
+    }
+    heads_[r].weighted[d] = sum;
   }
-  chunk.weighted[head * chunk.head_dim + d] = sum;
-}
 
-template <typename S, int R>
-void AttendHeads(const AttentionChunk& chunk, int64_t first_head) {
-  for (int64_t first = 0; first < chunk.count; first += kPage) {
-    ScorePage<S, R>(chunk, chunk.keys[first / kPage], first_head, first);
+  PACELINE_INLINE float* Scores(int r) const { return chunk_.scores + r * kAttentionChunk; }
+
+  const AttentionChunk& chunk_;
+  const AttentionHead* heads_;
+  int64_t fewest_;  // Positions that all of the heads see,
+  int64_t most_;    // and that any does.
+};
+
+template <typename S, int R, int... kFewer>
+PACELINE_INLINE void AttendHeads(const AttentionChunk& chunk, int64_t head) {
+  if constexpr (R <= S::kHeadsTogether) {
+    for (; head + R <= chunk.num_heads; head += R) ChunkHeads<S, R>(chunk, head).Attend();
   }
-  for (int r = 0; r < R; ++r) Exponentials<S>(chunk, first_head + r);
-  int64_t d = 0;
-  for (; d + 16 <= chunk.head_dim; d += 16) WeighValues<S, R>(chunk, first_head, d);
-  for (; d < chunk.head_dim; ++d) {
-    for (int r = 0; r < R; ++r) WeighValue<S>(chunk, first_head + r, d);
-  }
+  if constexpr (sizeof...(kFewer) > 0) AttendHeads<S, kFewer...>(chunk, head);
 }
 
 template <typename S>
 void Attend(const AttentionChunk& chunk) {
-  int64_t head = 0;
-  for (; head + 4 <= chunk.num_heads; head += 4) AttendHeads<S, 4>(chunk, head);
-  for (; head + 3 <= chunk.num_heads; head += 3) AttendHeads<S, 3>(chunk, head);
-  for (; head < chunk.num_heads; ++head) AttendHeads<S, 1>(chunk, head);
+  AttendHeads<S, kHeadsTogether, 6, 4, 3, 2, 1>(chunk, 0);
 }
 
 template <typename S>

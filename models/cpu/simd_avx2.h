@@ -17,6 +17,7 @@ struct Avx2 {
 
   static constexpr int kRowsTogether = 4;
   static constexpr int kSumsTogether = 4;
+  static constexpr int kHeadsTogether = 6;
   // Two products of a group go to one int16: 2 x 15 x 127 x 8, 2 x 31 x 127 x 4, 2 x 63 x 127 x 2.
   static constexpr int kGroupsInSum[5] = {8, 4, 2, 1, 1};
   static constexpr bool kSignedAsUnsigned = false;

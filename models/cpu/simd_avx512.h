@@ -9,6 +9,7 @@ namespace paceline::cpu {
 
 struct Avx512 : Avx2 {
   static constexpr int kSumsTogether = 8;
+  static constexpr int kHeadsTogether = 12;
 };
 
 }  // namespace paceline::cpu

@@ -29,6 +29,8 @@ struct Portable {
   // both halves of a tile, these share the activations.
   static constexpr int kRowsTogether = 2;
   static constexpr int kSumsTogether = 2;
+  // Heads whose scores and weighted values, two vectors each, are summed at a time.
+  static constexpr int kHeadsTogether = 4;
   // Groups of four inputs whose products fit Sums, for weights of 4, 5, 6, (7,) 8 bits.
   static constexpr int kGroupsInSum[5] = {8, 8, 8, 8, 8};
   // Whether signed weights are raised by 128 and multiplied as unsigned ones.

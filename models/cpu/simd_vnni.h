@@ -6,12 +6,13 @@
 
 namespace paceline::cpu {
 
-// `kSums`: 8 with the 32 registers of AVX-512, 4 with 16.
-template <int kSums>
+// 8 sums and 12 heads at a time with the 32 registers of AVX-512, 4 and 6 with 16.
+template <int kSums, int kHeads>
 struct Vnni : Avx2 {
   using Sums = Ints;
 
   static constexpr int kSumsTogether = kSums;
+  static constexpr int kHeadsTogether = kHeads;
   static constexpr int kGroupsInSum[5] = {8, 8, 8, 8, 8};
   static constexpr bool kSignedAsUnsigned = true;
 

@@ -253,14 +253,21 @@ TEST_P(KernelsTest, AttentionIsTheSoftmaxOfTheScores) {
     key_pages[page] = keys.data() + page * KvCache::kPageSize * kDim;
     value_pages[page] = values.data() + page * KvCache::kPageSize * kDim;
   }
-  for (const int64_t heads : {1, 3, 5}) {
-    for (const int64_t count : {1, 16, 77, 128}) {
-      std::vector<float> queries(heads * kDim), scores(heads * kAttentionChunk), largest(heads),
-          mass(heads), weighted(heads * kDim), y(kDim);
+  std::vector<float> scratch(kHeadsTogether * kDim), scores(kHeadsTogether * kAttentionChunk);
+  for (const int64_t num_heads : {1, 3, 5, 12, 23}) {
+    for (const int64_t most : {1, 16, 77, 128}) {
+      std::vector<float> queries(num_heads * kDim), largest(num_heads), mass(num_heads),
+          weighted(num_heads * kDim), y(kDim);
       for (float& query : queries) query = normal(random);
-      kernels().attend({queries.data(), key_pages, value_pages, count, kDim, heads, scores.data(),
-                        largest.data(), mass.data(), weighted.data()});
-      for (int64_t head = 0; head < heads; ++head) {
+      std::vector<AttentionHead> heads;
+      for (int64_t head = 0; head < num_heads; ++head) {
+        heads.push_back({&queries[head * kDim], std::max<int64_t>(1, most - head % 4), &largest[head],
+                         &mass[head], &weighted[head * kDim]});
+      }
+      kernels().attend({heads.data(), num_heads, key_pages, value_pages, kDim, scratch.data(),
+                        scores.data()});
+      for (int64_t head = 0; head < num_heads; ++head) {
+        const int64_t count = heads[head].count;
         const float* part = weighted.data() + head * kDim;
         kernels().combine(&part, &largest[head], &mass[head], 1, kDim, y.data());
         std::vector<double> expected(kDim);
