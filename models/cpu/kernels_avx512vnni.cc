@@ -6,7 +6,7 @@
 namespace paceline::cpu {
 
 const Kernels& Avx512VnniKernels() {
-  static constexpr Kernels kKernels = MakeKernels<Vnni<8, 12>>("avx512vnni");
+  static constexpr Kernels kKernels = MakeKernels<Vnni<32>>("avx512vnni");
   return kKernels;
 }
 

@@ -6,7 +6,7 @@
 namespace paceline::cpu {
 
 const Kernels& AvxVnniKernels() {
-  static constexpr Kernels kKernels = MakeKernels<Vnni<4, 6>>("avxvnni");
+  static constexpr Kernels kKernels = MakeKernels<Vnni<16>>("avxvnni");
   return kKernels;
 }
 

@@ -3,6 +3,7 @@
 // for that of another when the program is linked.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <utility>
 
@@ -275,27 +276,33 @@ void MultiplyRows(const uint8_t* tile, int64_t tile_bytes, const Activations& x,
   }
 }
 
-// Rows [row, num_rows) in groups of at most S::kRowsTogether, which share a tile once unpacked.
-template <typename S, typename Kernel, int R>
-PACELINE_INLINE void MultiplyGroups(const uint8_t* tile, int64_t tile_bytes, const Activations& x,
-                                    int64_t row, int64_t num_rows, int64_t columns, float* y,
-                                    int64_t stride) {
-  for (; row + R <= num_rows; row += R) {
-    MultiplyRows<S, Kernel, R>(tile, tile_bytes, x, row, columns, y, stride);
+// MultiplyRows for 1, 2 .. rows.
+template <typename S, typename Kernel>
+struct RowKernels {
+  using Function = void (*)(const uint8_t* tile, int64_t tile_bytes, const Activations& x,
+                            int64_t row, int64_t columns, float* y, int64_t stride);
+  template <int... kRows>
+  static constexpr std::array<Function, sizeof...(kRows)> Table(
+      std::integer_sequence<int, kRows...>) {
+    return {MultiplyRows<S, Kernel, kRows + 1>...};
   }
-  if constexpr (R > 1) {
-    MultiplyGroups<S, Kernel, R - 1>(tile, tile_bytes, x, row, num_rows, columns, y, stride);
-  }
-}
+  static constexpr auto kTable = Table(std::make_integer_sequence<int, S::kRowsTogether>());
+};
 
-// Tiles outermost: each is read from memory once, whatever the number of rows.
+// Tiles outermost: each is read from memory once, whatever the number of rows. Rows go in nearly
+// equal groups of at most S::kRowsTogether, which share a tile once unpacked.
 template <typename S, typename Kernel>
 void MultiplyTiles(const PackedMatrix& matrix, const Activations& x, int64_t num_rows,
                    int64_t first_tile, int64_t last_tile, float* y, int64_t stride) {
   for (int64_t t = first_tile; t < last_tile; ++t) {
-    MultiplyGroups<S, Kernel, S::kRowsTogether>(matrix.Tile(t), matrix.tile_bytes(), x, 0, num_rows,
-                                                matrix.rows() - t * kTileRows, y + t * kTileRows,
-                                                stride);
+    int64_t groups = (num_rows + S::kRowsTogether - 1) / S::kRowsTogether;
+    for (int64_t row = 0; row < num_rows; --groups) {
+      const int64_t rows = (num_rows - row + groups - 1) / groups;
+      RowKernels<S, Kernel>::kTable[rows - 1](matrix.Tile(t), matrix.tile_bytes(), x, row,
+                                              matrix.rows() - t * kTileRows, y + t * kTileRows,
+                                              stride);
+      row += rows;
+    }
   }
 }
 

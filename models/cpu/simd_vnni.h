@@ -6,13 +6,14 @@
 
 namespace paceline::cpu {
 
-// 8 sums and 12 heads at a time with the 32 registers of AVX-512, 4 and 6 with 16.
-template <int kSums, int kHeads>
+// With the 32 registers of AVX-512, or with 16.
+template <int kRegisters>
 struct Vnni : Avx2 {
   using Sums = Ints;
 
-  static constexpr int kSumsTogether = kSums;
-  static constexpr int kHeadsTogether = kHeads;
+  static constexpr int kRowsTogether = kRegisters == 32 ? 6 : Avx2::kRowsTogether;
+  static constexpr int kSumsTogether = kRegisters == 32 ? 12 : Avx2::kSumsTogether;
+  static constexpr int kHeadsTogether = kRegisters == 32 ? 12 : Avx2::kHeadsTogether;
   static constexpr int kGroupsInSum[5] = {8, 8, 8, 8, 8};
   static constexpr bool kSignedAsUnsigned = true;
 
