@@ -16,23 +16,25 @@ ModelDrafter::ModelDrafter(LanguageModel* model, Pipeline<float> pipeline,
 
 ModelDrafter::~ModelDrafter() { (void)model_->cache().Release(sequence_); }
 
-absl::StatusOr<std::span<const float>> ModelDrafter::Feed(std::span<const int32_t> tokens) {
-  ForwardBatch batch;
-  batch.segments.push_back({sequence_, tokens, {}, RowWish::kLast});
-  PACELINE_ASSIGN_OR_RETURN(output_, model_->Forward(batch));
+absl::StatusOr<ForwardOutput> ModelDrafter::Feed(std::span<const int32_t> tokens,
+                                                 int32_t best_of) {
+  PACELINE_ASSIGN_OR_RETURN(
+      ForwardOutput output,
+      model_->Forward({{{sequence_, tokens, {}, RowWish::kLast}}, 0, best_of}));
   cached_.insert(cached_.end(), tokens.begin(), tokens.end());
-  return output_.Row(0);
+  return output;
 }
 
 absl::StatusOr<Proposal<float>> ModelDrafter::Propose(const DraftRequest& request) {
   const int32_t length = static_cast<int32_t>(request.committed.size());
   const int32_t count = std::min(request.max_tokens, model_->context_length() - length);
   if (count < 1) return Proposal<float>();
-  const auto next_logits = [&](std::span<const int32_t> drafted) {
-    return Feed(drafted.empty() ? request.committed.subspan(cached_.size()) : drafted.last(1));
+  const auto next_row = [&](std::span<const int32_t> drafted, int32_t best_of) {
+    return Feed(drafted.empty() ? request.committed.subspan(cached_.size()) : drafted.last(1),
+                best_of);
   };
   absl::StatusOr<Proposal<float>> proposal =
-      DrawChain(request, count, pipeline_, end_ids_, next_logits);
+      DrawChain(request, count, pipeline_, end_ids_, next_row);
   if (!proposal.ok()) PACELINE_RETURN_IF_ERROR(Commit(request.committed));
   return proposal;
 }

@@ -32,14 +32,13 @@ class ModelDrafter : public Drafter {
   int32_t cached() const { return static_cast<int32_t>(cached_.size()); }
 
  private:
-  absl::StatusOr<std::span<const float>> Feed(std::span<const int32_t> tokens);
+  absl::StatusOr<ForwardOutput> Feed(std::span<const int32_t> tokens, int32_t best_of);
 
   LanguageModel* model_;
   Pipeline<float> pipeline_;
   std::vector<int32_t> end_ids_;
   SequenceId sequence_;
   std::vector<int32_t> cached_;  // Tokens in the cache.
-  ForwardOutput output_;         // Of the last pass; Feed's row points into it.
 };
 
 }  // namespace paceline

@@ -17,9 +17,19 @@ RowContext ContextOf(const DraftRequest& request, std::span<const int32_t> draft
   return context;
 }
 
-int32_t DrawDraft(const Distribution<float>& row, const RowContext& context) {
-  return row.Draw(
+// A drafted token and the row it was drawn from.
+struct Drawn {
+  int32_t token;
+  ProposalDist<float> row;
+};
+
+absl::StatusOr<Drawn> DrawFrom(std::span<const float> logits, const RowContext& context,
+                               Pipeline<float>& pipeline) {
+  PACELINE_ASSIGN_OR_RETURN(Distribution<float> row, pipeline.Apply(logits, context));
+  if (pipeline.greedy()) return Drawn{row.Argmax(), ProposalDist<float>::Deterministic()};
+  const int32_t token = row.Draw(
       Uniform(context.key, {context.position, Purpose::kDraft, context.offset, context.node}));
+  return Drawn{token, ProposalDist<float>::Sampled(std::move(row))};
 }
 
 }  // namespace
@@ -27,18 +37,22 @@ int32_t DrawDraft(const Distribution<float>& row, const RowContext& context) {
 absl::StatusOr<Proposal<float>> DrawChain(const DraftRequest& request, int32_t count,
                                           Pipeline<float>& pipeline,
                                           std::span<const int32_t> end_ids,
-                                          const NextLogits& next_logits) {
+                                          const NextRow& next_row) {
+  const int32_t best_of = pipeline.IsPlainArgmax() ? pipeline.vocab_size() : 0;
   Proposal<float> proposal;
   std::vector<int32_t>& drafted = proposal.tree.tokens;
   while (proposal.tree.size() < count) {
-    PACELINE_ASSIGN_OR_RETURN(const std::span<const float> logits, next_logits(drafted));
-    const RowContext context = ContextOf(request, drafted);
-    PACELINE_ASSIGN_OR_RETURN(Distribution<float> row, pipeline.Apply(logits, context));
-    const int32_t token = pipeline.greedy() ? row.Argmax() : DrawDraft(row, context);
-    proposal.tree.Add(proposal.tree.size() - 1, token);
-    proposal.draft_rows.push_back(pipeline.greedy() ? ProposalDist<float>::Deterministic()
-                                                    : ProposalDist<float>::Sampled(std::move(row)));
-    if (std::find(end_ids.begin(), end_ids.end(), token) != end_ids.end()) break;
+    PACELINE_ASSIGN_OR_RETURN(const ForwardOutput output, next_row(drafted, best_of));
+    Drawn drawn{0, ProposalDist<float>::Deterministic()};
+    if (best_of > 0) {
+      PACELINE_ASSIGN_OR_RETURN(drawn.token, output.BestAmong(0, best_of));
+    } else {
+      PACELINE_ASSIGN_OR_RETURN(
+          drawn, DrawFrom(output.Row(0), ContextOf(request, drafted), pipeline));
+    }
+    proposal.tree.Add(proposal.tree.size() - 1, drawn.token);
+    proposal.draft_rows.push_back(std::move(drawn.row));
+    if (std::find(end_ids.begin(), end_ids.end(), drawn.token) != end_ids.end()) break;
   }
   return proposal;
 }

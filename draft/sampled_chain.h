@@ -5,14 +5,16 @@
 #include <span>
 
 #include "draft/drafter.h"
+#include "models/language_model.h"
 #include "sampling/pipeline.h"
 
 namespace paceline {
 
-// Logits that follow the committed tokens and `drafted`, valid until the next call. Called with
-// growing prefixes of one chain, starting with the empty one.
-using NextLogits =
-    std::function<absl::StatusOr<std::span<const float>>(std::span<const int32_t> drafted)>;
+// A pass that gives the one row that follows the committed tokens and `drafted`, of which
+// BestAmong(0, best_of) will be asked if best_of > 0, else the logits. Called with growing prefixes
+// of one chain, starting with the empty one.
+using NextRow = std::function<absl::StatusOr<ForwardOutput>(std::span<const int32_t> drafted,
+                                                            int32_t best_of)>;
 
 // Draws up to `count` tokens: each row is warped by `pipeline` with its own history, the token is
 // drawn with the draft noise of its (position, offset), and the row it was drawn from is handed
@@ -21,6 +23,6 @@ using NextLogits =
 absl::StatusOr<Proposal<float>> DrawChain(const DraftRequest& request, int32_t count,
                                           Pipeline<float>& pipeline,
                                           std::span<const int32_t> end_ids,
-                                          const NextLogits& next_logits);
+                                          const NextRow& next_row);
 
 }  // namespace paceline

@@ -1,6 +1,8 @@
 #include "models/language_model.h"
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -58,6 +60,10 @@ int32_t Segment::Depth(int32_t row) const {
 
 absl::Status CheckBatch(const ForwardBatch& batch, const ModelConfig& config,
                         const KvCache& cache) {
+  if (batch.best_of < 0 || batch.best_of > config.vocab_size) {
+    return absl::InvalidArgumentError(absl::StrCat("best_of: expected a number in [0, ",
+                                                   config.vocab_size, "], got ", batch.best_of));
+  }
   if (batch.num_layers < 0 || batch.num_layers > config.num_layers) {
     return absl::InvalidArgumentError(absl::StrCat(
         "num_layers: expected a number in [0, ", config.num_layers, "], got ", batch.num_layers));
@@ -66,6 +72,51 @@ absl::Status CheckBatch(const ForwardBatch& batch, const ModelConfig& config,
     PACELINE_RETURN_IF_ERROR(CheckSegment(segment, config, cache));
   }
   return absl::OkStatus();
+}
+
+BestLogit BestLogit::Of(std::span<const float> logits, int32_t first_id) {
+  constexpr size_t kLanes = 16;
+  const auto larger = [](float a, float b) { return a > b ? a : b; };
+  float largest[kLanes], zero[kLanes] = {};  // 0 times what is not finite is NaN.
+  std::fill_n(largest, kLanes, -std::numeric_limits<float>::infinity());
+  size_t i = 0;
+  for (; i + kLanes <= logits.size(); i += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      largest[lane] = larger(logits[i + lane], largest[lane]);
+      zero[lane] += logits[i + lane] * 0.0f;
+    }
+  }
+  for (; i < logits.size(); ++i) {
+    largest[0] = larger(logits[i], largest[0]);
+    zero[0] += logits[i] * 0.0f;
+  }
+  BestLogit best;
+  for (const float value : largest) best.value = larger(value, best.value);
+  if (std::accumulate(zero, zero + kLanes, 0.0f) != 0.0f) {
+    best.usable = std::none_of(logits.begin(), logits.end(), [](float value) {
+      return std::isnan(value) || value == std::numeric_limits<float>::infinity();
+    });
+  }
+  if (!(best.value > -std::numeric_limits<float>::infinity())) return best;
+  const auto at = std::find(logits.begin(), logits.end(), best.value);
+  best.id = first_id + static_cast<int32_t>(at - logits.begin());
+  return best;
+}
+
+void BestLogit::Merge(const BestLogit& higher) {
+  const bool both_usable = usable && higher.usable;
+  if (higher.value > value) *this = higher;
+  usable = both_usable;
+}
+
+absl::StatusOr<int32_t> ForwardOutput::BestAmong(int64_t row, int32_t count) const {
+  const BestLogit best =
+      best_.empty() ? BestLogit::Of(Row(row).first(static_cast<size_t>(count)), 0) : best_[row];
+  if (!best.usable) {
+    return absl::InvalidArgumentError("logits: expected finite values or -inf, got NaN or +inf");
+  }
+  if (best.id < 0) return absl::FailedPreconditionError("no_token_left: every token is masked");
+  return best.id;
 }
 
 int64_t ForwardBatch::NumWantedRows() const {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -41,6 +43,8 @@ struct Segment {
 struct ForwardBatch {
   std::vector<Segment> segments;
   int32_t num_layers = 0;  // Run only the first layers, then final norm and head; 0 runs all.
+  // n > 0: of the wanted rows only BestAmong(row, n) will be asked; an engine may keep no logits.
+  int32_t best_of = 0;
 
   int64_t NumWantedRows() const;
 };
@@ -49,7 +53,19 @@ struct ForwardBatch {
 // sequence, number of layers), kOutOfRange (context length).
 absl::Status CheckBatch(const ForwardBatch& batch, const ModelConfig& config, const KvCache& cache);
 
-// Logit rows in the order of segments and of their rows, float32 [rows, width]. Copies share memory.
+// The likeliest of a range of logits, the lowest id of equals.
+struct BestLogit {
+  float value = -std::numeric_limits<float>::infinity();
+  int32_t id = -1;     // -1: all are -inf.
+  bool usable = true;  // No NaN, no +inf.
+
+  static BestLogit Of(std::span<const float> logits, int32_t first_id);
+  // With those of a range of higher ids.
+  void Merge(const BestLogit& higher);
+};
+
+// Logit rows in the order of segments and of their rows, float32 [rows, width], or the likeliest id
+// of each alone. Copies share memory.
 class ForwardOutput {
  public:
   ForwardOutput() = default;
@@ -59,17 +75,25 @@ class ForwardOutput {
   ForwardOutput(std::shared_ptr<float[]> logits, int64_t num_rows, int64_t width)
       : logits_(std::move(logits)), num_rows_(num_rows), width_(width) {}
 
+  explicit ForwardOutput(std::vector<BestLogit> best)
+      : num_rows_(std::ssize(best)), best_(std::move(best)) {}
+
   int64_t num_rows() const { return num_rows_; }
   int64_t width() const { return width_; }  // The model's head, at least the tokenizer's vocabulary.
   std::span<const float> Row(int64_t row) const {
     return {logits_.get() + row * width_, static_cast<size_t>(width_)};
   }
   float* MutableRow(int64_t row) { return logits_.get() + row * width_; }
+  BestLogit& MutableBest(int64_t row) { return best_[row]; }
+  // The likeliest id of a row below `count`, which is the batch's best_of where that was given.
+  // Errors: those of Pipeline::Apply for such a row.
+  absl::StatusOr<int32_t> BestAmong(int64_t row, int32_t count) const;
 
  private:
   std::shared_ptr<float[]> logits_;
   int64_t num_rows_ = 0;
   int64_t width_ = 0;
+  std::vector<BestLogit> best_;
 };
 
 // What a row of a pass costs: the planner's and the benchmarks' arithmetic. Attention is not in it.

@@ -50,6 +50,8 @@ class Pipeline {
   const SamplingOptions& options() const { return options_; }
   int32_t vocab_size() const { return vocab_size_; }
   bool greedy() const { return options_.temperature == 0; }
+  // Whether the token is the likeliest of what the model gave below vocab_size.
+  bool IsPlainArgmax() const { return stages_.empty() && greedy(); }
   // Whether rows come out as the softmax of what the model gave.
   bool IsPlainSoftmax() const { return stages_.empty() && !greedy(); }
 

@@ -111,6 +111,7 @@ struct Workspace {
   ActivationBuffer inside;             // [M, F]
   std::vector<float> delta;            // [M, H] what a projection adds to the residual stream
   ActivationBuffer wanted;             // [wanted rows, H]
+  std::vector<int64_t> wanted_outputs; // [wanted rows] their rows of the output
 };
 
 // Memory for logits, used again once nobody reads them: fresh pages cost more than what is written
@@ -148,6 +149,8 @@ struct ThreadScratch {
   std::vector<const float*> weighted;  // [chunks]
   std::vector<float> largest;          // [chunks]
   std::vector<float> mass;             // [chunks]
+  std::vector<float> logits;           // [wanted rows, a few tiles]
+  std::vector<BestLogit> best;         // [wanted rows] in the thread's part of the head
 };
 
 class CpuTransformer : public LanguageModel {
@@ -190,7 +193,7 @@ class CpuTransformer : public LanguageModel {
   void BuildRotation();
   void SizeScratch(ThreadScratch& scratch) const;
   absl::Status Run(const ForwardBatch& batch, ForwardOutput& output);
-  void RunPass(std::vector<Row> rows, int32_t num_layers, ForwardOutput& output);
+  void RunPass(std::vector<Row> rows, const ForwardBatch& batch, ForwardOutput& output);
   void SizeWorkspace(int32_t num_layers);
   void PlanAttention(int32_t num_layers);
 
@@ -205,6 +208,7 @@ class CpuTransformer : public LanguageModel {
   void FeedForward(int32_t thread, const LayerWeights& layer);
   void NormWanted(int32_t thread);
   void Head(int32_t thread, ForwardOutput& output);
+  void BestOfHead(int32_t thread, int32_t best_of);
   void Layer(int32_t thread, int32_t layer);
 
   void Rotate(float* head, int32_t position) const;
@@ -278,7 +282,9 @@ absl::StatusOr<ForwardOutput> CpuTransformer::Forward(const ForwardBatch& batch)
   ForwardOutput output;
   absl::Status status;
   try {
-    output = logits_.Rows(batch.NumWantedRows(), config_.vocab_size);
+    const int64_t wanted = batch.NumWantedRows();
+    output = batch.best_of > 0 ? ForwardOutput(std::vector<BestLogit>(wanted))
+                               : logits_.Rows(wanted, config_.vocab_size);
     status = Run(batch, output);
   } catch (const std::bad_alloc&) {
     status = absl::ResourceExhaustedError("memory: expected room for a pass, got none");
@@ -319,7 +325,7 @@ absl::Status CpuTransformer::Run(const ForwardBatch& batch, ForwardOutput& outpu
   int64_t num_partials = 0;
   const auto run = [&] {
     if (rows.empty()) return;
-    RunPass(std::move(rows), batch.num_layers > 0 ? batch.num_layers : config_.num_layers, output);
+    RunPass(std::move(rows), batch, output);
     rows.clear();
     num_partials = 0;
   };
@@ -408,8 +414,10 @@ void CpuTransformer::SizeWorkspace(int32_t num_layers) {
     }
   }
   PlanAttention(num_layers);
-  int64_t num_wanted = 0;
-  for (const Row& row : work_.rows) num_wanted += row.output >= 0;
+  work_.wanted_outputs.clear();
+  for (const Row& row : work_.rows) {
+    if (row.output >= 0) work_.wanted_outputs.push_back(row.output);
+  }
   const int64_t hidden = config_.hidden_size;
   const int64_t inner = config_.feed_forward_size;
   work_.hidden.resize(rows * hidden);
@@ -423,19 +431,28 @@ void CpuTransformer::SizeWorkspace(int32_t num_layers) {
   work_.up.resize(rows * inner);
   work_.inside.Resize(rows, inner);
   work_.delta.resize(rows * hidden);
-  work_.wanted.Resize(num_wanted, hidden);
+  work_.wanted.Resize(std::ssize(work_.wanted_outputs), hidden);
 }
 
-void CpuTransformer::RunPass(std::vector<Row> rows, int32_t num_layers, ForwardOutput& output) {
+void CpuTransformer::RunPass(std::vector<Row> rows, const ForwardBatch& batch,
+                             ForwardOutput& output) {
+  const int32_t num_layers = batch.num_layers > 0 ? batch.num_layers : config_.num_layers;
   work_.rows = std::move(rows);
   SizeWorkspace(num_layers);
+  const int64_t num_wanted = std::ssize(work_.wanted_outputs);
   pool_.Run([&](int32_t thread) {
     Embed(thread);
     for (int32_t layer = 0; layer < num_layers; ++layer) Layer(thread, layer);
     NormWanted(thread);
     pool_.Wait();
-    Head(thread, output);
+    if (num_wanted == 0) return;
+    batch.best_of > 0 ? BestOfHead(thread, batch.best_of) : Head(thread, output);
   });
+  if (batch.best_of == 0) return;
+  for (int64_t i = 0; i < num_wanted; ++i) {
+    BestLogit& best = output.MutableBest(work_.wanted_outputs[i]);
+    for (const ThreadScratch& scratch : scratch_) best.Merge(scratch.best[i]);
+  }
 }
 
 void CpuTransformer::Layer(int32_t thread, int32_t layer) {
@@ -664,13 +681,31 @@ void CpuTransformer::NormWanted(int32_t thread) {
 
 // Wanted rows follow each other in the logits as in the pass.
 void CpuTransformer::Head(int32_t thread, ForwardOutput& output) {
-  const auto wants = [](const Row& row) { return row.output >= 0; };
-  const auto first_wanted = std::find_if(work_.rows.begin(), work_.rows.end(), wants);
-  if (first_wanted == work_.rows.end()) return;
-  const auto num_wanted = std::count_if(first_wanted, work_.rows.end(), wants);
   const auto [first, last] = PartOf(weights_.head->num_tiles(), thread, pool_.num_threads());
-  kernels_.multiply(*weights_.head, work_.wanted.View(), num_wanted, first, last,
-                    output.MutableRow(first_wanted->output), output.width());
+  kernels_.multiply(*weights_.head, work_.wanted.View(), std::ssize(work_.wanted_outputs), first,
+                    last, output.MutableRow(work_.wanted_outputs.front()), output.width());
+}
+
+// The likeliest id of the thread's part of the head; logits do not leave the nearest cache.
+void CpuTransformer::BestOfHead(int32_t thread, int32_t best_of) {
+  constexpr int64_t kTiles = 16;
+  constexpr int64_t kWidth = kTiles * kTileRows;
+  const int64_t num_wanted = std::ssize(work_.wanted_outputs);
+  ThreadScratch& scratch = scratch_[thread];
+  scratch.best.assign(num_wanted, BestLogit());
+  scratch.logits.resize(num_wanted * kWidth);
+  const auto [first, last] =
+      PartOf((best_of + kTileRows - 1) / kTileRows, thread, pool_.num_threads());
+  for (int64_t tile = first; tile < last; tile += kTiles) {
+    const int64_t first_id = tile * kTileRows;
+    const int64_t count = std::min(std::min(last - tile, kTiles) * kTileRows, best_of - first_id);
+    kernels_.multiply(*weights_.head, work_.wanted.View(), num_wanted, tile,
+                      std::min(last, tile + kTiles), scratch.logits.data() - first_id, kWidth);
+    for (int64_t i = 0; i < num_wanted; ++i) {
+      const std::span<const float> logits(scratch.logits.data() + i * kWidth, count);
+      scratch.best[i].Merge(BestLogit::Of(logits, static_cast<int32_t>(first_id)));
+    }
+  }
 }
 
 }  // namespace

@@ -224,6 +224,48 @@ TEST_P(CpuInvarianceTest, WishesChooseRows) {
   for (size_t i = 0; i < 20; ++i) ExpectSameBits(rows[1 + i], expected[i], "all");
 }
 
+// The likeliest id of a row, with no row of logits written, is that of the logits.
+TEST_P(CpuInvarianceTest, BestAmongIsTheArgmaxOfTheLogits) {
+  std::mt19937 random(13);
+  const Tokens tokens = RandomTokens(random, 140);
+  for (const int32_t threads : {1, 2, 3}) {
+    const auto model = Load(path(), {.num_threads = threads});
+    for (const int32_t best_of : {1, 17, 300, 320}) {
+      const SequenceId a = model->cache().Create();
+      const SequenceId b = model->cache().Create();
+      const Rows rows = Forward(*model, {{a, tokens, {}, RowWish::kAll}});
+      const auto output = model->Forward({{{b, tokens, {}, RowWish::kAll}}, 0, best_of});
+      ASSERT_THAT(output, IsOk());
+      for (size_t i = 0; i < tokens.size(); ++i) {
+        const auto best = std::max_element(rows[i].begin(), rows[i].begin() + best_of);
+        EXPECT_THAT(output->BestAmong(static_cast<int64_t>(i), best_of),
+                    testing::IsOkAndHolds(static_cast<int32_t>(best - rows[i].begin())));
+      }
+      EXPECT_THAT(model->cache().Release(a), IsOk());
+      EXPECT_THAT(model->cache().Release(b), IsOk());
+    }
+  }
+}
+
+TEST(BestLogitTest, TakesTheLowestOfEqualsAndRefusesWhatIsNotANumber) {
+  std::vector<float> logits(100, 1.0f);
+  EXPECT_EQ(BestLogit::Of(logits, 7).id, 7);
+  logits[40] = logits[90] = 2.0f;
+  EXPECT_EQ(BestLogit::Of(logits, 7).id, 47);
+  logits[3] = -std::numeric_limits<float>::infinity();
+  EXPECT_EQ(BestLogit::Of(logits, 0).id, 40);
+  EXPECT_TRUE(BestLogit::Of(logits, 0).usable);
+  for (const float bad : {std::numeric_limits<float>::infinity(), std::nanf("")}) {
+    for (const size_t at : {size_t{3}, size_t{99}}) {
+      std::vector<float> row = logits;
+      row[at] = bad;
+      EXPECT_FALSE(BestLogit::Of(row, 0).usable);
+    }
+  }
+  const std::vector<float> nothing(20, -std::numeric_limits<float>::infinity());
+  EXPECT_EQ(BestLogit::Of(nothing, 5).id, -1);
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, CpuInvarianceTest,
                          ::testing::Values("model-f32.gguf", "model-f16.gguf", "model-bf16.gguf",
                                            "model-q8_0.gguf", "model-q4_0.gguf",
