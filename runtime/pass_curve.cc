@@ -32,14 +32,18 @@ std::vector<int32_t> SomeTokens(const LanguageModel& model, int32_t count) {
 }
 
 absl::StatusOr<double> TimePass(LanguageModel& model, SequenceId sequence,
-                                std::span<const int32_t> tokens) {
+                                std::span<const int32_t> tokens, RowWish wish) {
   const int32_t length = model.cache().Length(sequence);
   Stopwatch clock;
-  PACELINE_RETURN_IF_ERROR(
-      model.Forward({{{sequence, tokens, {}, RowWish::kAll}}}).status());
+  PACELINE_RETURN_IF_ERROR(model.Forward({{{sequence, tokens, {}, wish}}}).status());
   const double ms = clock.Lap();
   PACELINE_RETURN_IF_ERROR(model.cache().Truncate(sequence, length));
   return ms;
+}
+
+PassCost CostOf(int32_t rows, const std::vector<double>& times) {
+  const auto [low, high] = std::minmax_element(times.begin(), times.end());
+  return {rows, Median(times), {*low, *high}};
 }
 
 absl::StatusOr<std::vector<PassCost>> Measure(LanguageModel& model, SequenceId sequence,
@@ -58,7 +62,7 @@ absl::StatusOr<std::vector<PassCost>> Measure(LanguageModel& model, SequenceId s
     for (size_t i = 0; i < options.rows.size(); ++i) {
       PACELINE_ASSIGN_OR_RETURN(
           const double ms,
-          TimePass(model, sequence, std::span(tokens).first(options.rows[i])));
+          TimePass(model, sequence, std::span(tokens).first(options.rows[i]), RowWish::kAll));
       if (run >= 0) times[i].push_back(ms);
     }
     if (done()) break;
@@ -66,8 +70,7 @@ absl::StatusOr<std::vector<PassCost>> Measure(LanguageModel& model, SequenceId s
   if (times.front().empty()) return absl::CancelledError("stopped before a round was measured");
   std::vector<PassCost> costs;
   for (size_t i = 0; i < times.size(); ++i) {
-    const auto [low, high] = std::minmax_element(times[i].begin(), times[i].end());
-    costs.push_back({options.rows[i], Median(times[i]), {*low, *high}});
+    costs.push_back(CostOf(options.rows[i], times[i]));
   }
   return costs;
 }
@@ -82,6 +85,24 @@ absl::StatusOr<std::vector<PassCost>> MeasurePasses(LanguageModel& model,
   auto costs = Measure(model, sequence, options, done);
   PACELINE_RETURN_IF_ERROR(model.cache().Release(sequence));
   return costs;
+}
+
+absl::StatusOr<PassCost> MeasurePrompt(LanguageModel& model, int32_t num_tokens, int32_t runs,
+                                       const std::function<bool()>& done) {
+  const std::vector<int32_t> tokens =
+      SomeTokens(model, std::min(num_tokens, model.context_length()));
+  const SequenceId sequence = model.cache().Create();
+  std::vector<double> times;
+  absl::Status status;
+  while (status.ok() && std::ssize(times) < runs && !done()) {
+    const absl::StatusOr<double> ms = TimePass(model, sequence, tokens, RowWish::kNone);
+    status = ms.status();
+    if (ms.ok()) times.push_back(*ms);
+  }
+  PACELINE_RETURN_IF_ERROR(model.cache().Release(sequence));
+  PACELINE_RETURN_IF_ERROR(status);
+  if (times.empty()) return absl::CancelledError("stopped before a prompt was measured");
+  return CostOf(static_cast<int32_t>(tokens.size()), times);
 }
 
 }  // namespace paceline

@@ -30,4 +30,9 @@ absl::StatusOr<std::vector<PassCost>> MeasurePasses(LanguageModel& model,
                                                     const PassCurveOptions& options,
                                                     const std::function<bool()>& done);
 
+// Times the reading of a prompt of `num_tokens`, cut to the context length, as often as asked; `rows`
+// of the result are its tokens. Otherwise as above.
+absl::StatusOr<PassCost> MeasurePrompt(LanguageModel& model, int32_t num_tokens, int32_t runs,
+                                       const std::function<bool()>& done);
+
 }  // namespace paceline

@@ -18,6 +18,9 @@
 namespace paceline::cli {
 namespace {
 
+constexpr int32_t kPromptTokens = 512;
+constexpr int32_t kPromptRuns = 7;
+
 struct PassReport {
   std::string model;
   std::string engine;
@@ -25,7 +28,9 @@ struct PassReport {
   PassWork work;
   cpu::MachineLimits limits;
   std::vector<PassCost> costs;
+  PassCost prompt;
 
+  double PromptTokensPerSecond() const { return prompt.rows * 1e3 / prompt.ms; }
   double GbPerSecond(const PassCost& cost) const {
     return static_cast<double>(work.weight_bytes) / cost.ms / 1e6;
   }
@@ -60,7 +65,13 @@ Json ReportJson(const PassReport& report) {
           {"multiplications_per_row", report.work.multiplications},
           {"stream_gb_per_s", report.limits.stream_gb_per_s},
           {"multiply_gmac_per_s", report.limits.multiply_gmac_per_s},
-          {"passes", passes}};
+          {"passes", passes},
+          {"prompt",
+           {{"tokens", report.prompt.rows},
+            {"ms", report.prompt.ms},
+            {"ms_min", report.prompt.range.low},
+            {"ms_max", report.prompt.range.high},
+            {"tokens_per_second", report.PromptTokensPerSecond()}}}};
 }
 
 std::string ReportText(const PassReport& report) {
@@ -81,6 +92,9 @@ std::string ReportText(const PassReport& report) {
         report.Ratio(cost), report.GbPerSecond(cost), report.GmacPerSecond(cost),
         100 * report.ShareOfLimit(cost));
   }
+  text += absl::StrFormat("\na prompt of %d tokens takes %.0f ms (%.0f..%.0f): %.0f tokens/s\n",
+                          report.prompt.rows, report.prompt.ms, report.prompt.range.low,
+                          report.prompt.range.high, report.PromptTokensPerSecond());
   return text;
 }
 
@@ -97,7 +111,10 @@ absl::StatusOr<PassReport> Measure(const BenchOptions& options) {
   if (!generate.quiet) Note("measuring the machine ...\n");
   PACELINE_ASSIGN_OR_RETURN(report.limits, cpu::MeasureMachine(generate.engine.isa,
                                                                generate.engine.num_threads));
-  if (!generate.quiet) Note("measuring passes ...\n");
+  if (!generate.quiet) Note("measuring a prompt and passes ...\n");
+  PACELINE_ASSIGN_OR_RETURN(report.prompt, MeasurePrompt(*model, kPromptTokens,
+                                                         std::min(report.options.runs, kPromptRuns),
+                                                         Interrupted));
   PACELINE_ASSIGN_OR_RETURN(report.costs, MeasurePasses(*model, report.options, Interrupted));
   return report;
 }

@@ -96,6 +96,8 @@ TEST(CliTest, PassesAreTimedBesideTheMachinesLimits) {
     EXPECT_GE(pass["ms_max"], pass["ms"]);
   }
   EXPECT_EQ(rows, (std::vector<int>{1, 2, 3, 4, 5, 6, 8, 12, 16, 32}));
+  EXPECT_EQ(report["prompt"]["tokens"], 256);  // The model's whole context.
+  EXPECT_GT(report["prompt"]["tokens_per_second"], 0);
 }
 
 TEST(CliTest, MachineNamesTheInstructionSetChosen) {
