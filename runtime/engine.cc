@@ -9,6 +9,7 @@
 #include "draft/early_exit.h"
 #include "draft/model_drafter.h"
 #include "draft/ngram.h"
+#include "runtime/matrix.h"
 #include "runtime/round.h"
 #include "runtime/sequence.h"
 
@@ -145,6 +146,7 @@ absl::Status Engine::Check(const GenerationRequest& request) const {
   PACELINE_RETURN_IF_ERROR(SamplingOf(request, models_.vocabulary).Validate(vocab_size));
   PACELINE_RETURN_IF_ERROR(request.speculation.Validate());
   PACELINE_RETURN_IF_ERROR(RuleOf(request).status());
+  PACELINE_RETURN_IF_ERROR(CheckMatrix(request));
   return CheckDraft(request.speculation, models_);
 }
 

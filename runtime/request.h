@@ -32,6 +32,8 @@ struct SpeculationOptions {
   std::string verify = "standard";  // Rule by name. At temperature 0 every rule is `greedy`.
   NgramOptions ngram;
   int32_t exit_layers = 0;  // Layers of the early-exit draft; 0 takes two thirds.
+  bool require_exact = false;  // Refuse a lossy rule.
+  bool invariant = false;  // Refuse a rule whose tokens, for one seed, depend on the draft.
 
   absl::Status Validate() const;
 };

@@ -26,6 +26,9 @@ struct InspectOptions {
 };
 int RunInspect(const InspectOptions& options);
 
+// Which settings are exact under which rule, and which are refused.
+int RunMatrix(bool markdown);
+
 struct TokenizeOptions {
   std::string model;
   std::string text;  // "-" reads standard input.

@@ -31,6 +31,7 @@ struct Commands {
   InspectOptions inspect;
   TokenizeOptions tokenize;
   SliceOptions slice;
+  bool markdown = false;
   bool version = false;
   std::function<int()> run;  // The chosen subcommand.
 };
@@ -42,6 +43,13 @@ void AddInspect(CLI::App& app, Commands& commands) {
                 "instruction sets of the fast engine here, the one chosen first, and speed limits");
   sub->add_flag("--json", commands.inspect.json, "print one JSON object");
   sub->callback([&] { commands.run = [&] { return RunInspect(commands.inspect); }; });
+}
+
+void AddMatrix(CLI::App& app, Commands& commands) {
+  CLI::App* sub =
+      app.add_subcommand("matrix", "Print which settings are exact under which rule, or refused.");
+  sub->add_flag("--markdown", commands.markdown, "as a page of the documentation");
+  sub->callback([&] { commands.run = [&] { return RunMatrix(commands.markdown); }; });
 }
 
 void AddTokenize(CLI::App& app, Commands& commands) {
@@ -83,6 +91,7 @@ void AddCommands(CLI::App& app, Commands& commands) {
       "compare", "Compare the fast engine's rows with the reference engine's, on a prompt file.");
   AddCompareOptions(*compare, commands.compare);
   compare->callback([&] { commands.run = [&] { return RunCompare(commands.compare); }; });
+  AddMatrix(app, commands);
   AddInspect(app, commands);
   AddTokenize(app, commands);
   AddSlice(app, commands);

@@ -210,6 +210,11 @@ void AddDrafting(CLI::App& app, GenerateOptions& options) {
                  "(default standard)")
       ->type_name("RULE")
       ->group(kDrafting);
+  app.add_flag("--require-exact", speculation.require_exact, "refuse a lossy rule")
+      ->group(kDrafting);
+  app.add_flag("--invariant", speculation.invariant,
+               "refuse a rule whose text, for one seed, depends on the draft; see paceline matrix")
+      ->group(kDrafting);
 }
 
 void AddOutput(CLI::App& app, GenerateOptions& options) {
