@@ -93,9 +93,13 @@ BestLogit BestLogit::Of(std::span<const float> logits, int32_t first_id) {
   BestLogit best;
   for (const float value : largest) best.value = larger(value, best.value);
   if (std::accumulate(zero, zero + kLanes, 0.0f) != 0.0f) {
-    best.usable = std::none_of(logits.begin(), logits.end(), [](float value) {
-      return std::isnan(value) || value == std::numeric_limits<float>::infinity();
+    const auto bad = std::find_if(logits.begin(), logits.end(), [](float value) {
+      return !(value < std::numeric_limits<float>::infinity());
     });
+    if (bad != logits.end()) {
+      best.bad_id = first_id + static_cast<int32_t>(bad - logits.begin());
+      best.bad_value = *bad;
+    }
   }
   if (!(best.value > -std::numeric_limits<float>::infinity())) return best;
   const auto at = std::find(logits.begin(), logits.end(), best.value);
@@ -104,16 +108,17 @@ BestLogit BestLogit::Of(std::span<const float> logits, int32_t first_id) {
 }
 
 void BestLogit::Merge(const BestLogit& higher) {
-  const bool both_usable = usable && higher.usable;
-  if (higher.value > value) *this = higher;
-  usable = both_usable;
+  if (higher.value > value) value = higher.value, id = higher.id;
+  if (bad_id < 0) bad_id = higher.bad_id, bad_value = higher.bad_value;
 }
 
 absl::StatusOr<int32_t> ForwardOutput::BestAmong(int64_t row, int32_t count) const {
   const BestLogit best =
       best_.empty() ? BestLogit::Of(Row(row).first(static_cast<size_t>(count)), 0) : best_[row];
-  if (!best.usable) {
-    return absl::InvalidArgumentError("logits: expected finite values or -inf, got NaN or +inf");
+  if (best.bad_id >= 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(std::isnan(best.bad_value) ? "nan_logit" : "inf_logit", ": logits[", best.bad_id,
+                     "]: expected a finite number or -inf, got ", best.bad_value));
   }
   if (best.id < 0) return absl::FailedPreconditionError("no_token_left: every token is masked");
   return best.id;

@@ -56,8 +56,9 @@ absl::Status CheckBatch(const ForwardBatch& batch, const ModelConfig& config, co
 // The likeliest of a range of logits, the lowest id of equals.
 struct BestLogit {
   float value = -std::numeric_limits<float>::infinity();
-  int32_t id = -1;     // -1: all are -inf.
-  bool usable = true;  // No NaN, no +inf.
+  int32_t id = -1;      // -1: all are -inf.
+  int32_t bad_id = -1;  // The first that is NaN or +inf, which no model should give; -1 is none.
+  float bad_value = 0;
 
   static BestLogit Of(std::span<const float> logits, int32_t first_id);
   // With those of a range of higher ids.

@@ -1,6 +1,7 @@
 #include "runtime/engine.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -99,6 +100,18 @@ std::unique_ptr<Drafter> MakeDrafter(const GenerationRequest& request, const Eng
   return nullptr;
 }
 
+// Choices that failed come last, then go by their mean log-probability; streams break ties.
+void KeepBest(const GenerationRequest& request, std::vector<Choice>& choices) {
+  if (request.best_of == 0) return;
+  const auto score = [](const Choice& choice) {
+    if (!choice.status.ok() || choice.tokens.empty()) return -std::numeric_limits<double>::infinity();
+    return choice.cumulative_log_prob / static_cast<double>(choice.tokens.size());
+  };
+  std::stable_sort(choices.begin(), choices.end(),
+                   [&](const Choice& a, const Choice& b) { return score(a) > score(b); });
+  choices.resize(request.num_choices);
+}
+
 }  // namespace
 
 Vocabulary VocabularyOf(const Tokenizer& tokenizer) {
@@ -115,7 +128,7 @@ struct Engine::Job {
   SequenceId prompt_cache = -1;
   GenerationResult result;
 
-  bool AllStarted() const { return num_started == request->num_choices; }
+  bool AllStarted() const { return num_started == NumStreams(*request); }
 };
 
 // A choice that takes part in rounds.
@@ -134,6 +147,10 @@ absl::Status Engine::Check(const GenerationRequest& request) const {
   const int32_t vocab_size = models_.vocabulary.size;
   if (request.max_tokens < 0) return Refuse("max_tokens", "0 or more", request.max_tokens);
   if (request.num_choices < 1) return Refuse("num_choices", "1 or more", request.num_choices);
+  if (request.best_of != 0 && request.best_of < request.num_choices) {
+    return Refuse("best_of", absl::StrCat(request.num_choices, " (num_choices) or more, or 0 (off)"),
+                  request.best_of);
+  }
   if (request.num_logprobs < -1 || request.num_logprobs > vocab_size) {
     return Refuse("logprobs", absl::StrCat("a number in [0, ", vocab_size, "], or -1 (off)"),
                   request.num_logprobs);
@@ -161,7 +178,7 @@ absl::StatusOr<std::unique_ptr<Engine::Job>> Engine::Admit(const GenerationReque
   PACELINE_RETURN_IF_ERROR(Check(request));
   PACELINE_ASSIGN_OR_RETURN(const Rule* rule, RuleOf(request));
   auto job = std::make_unique<Job>(Job{&request, rule, first_choice, 0, -1, {}});
-  job->result.choices.resize(request.num_choices);
+  job->result.choices.resize(NumStreams(request));
   job->result.prompt_tokens = static_cast<int64_t>(request.prompt.size());
   job->result.seed = request.seed.value_or(DeriveSeed(options_.seed, ordinal));
   job->result.rule = std::string(rule->name);
@@ -217,7 +234,9 @@ void Engine::Retire(std::vector<Running>& running) {
   std::erase_if(running, [&](Running& entry) {
     if (entry.sequence->live()) return false;
     Release(entry.sequence->cache());
-    entry.job->result.choices[entry.index] = entry.sequence->TakeChoice();
+    Choice& choice = entry.job->result.choices[entry.index];
+    choice = entry.sequence->TakeChoice();
+    choice.stream = entry.index;
     return true;
   });
 }
@@ -261,7 +280,7 @@ std::vector<absl::StatusOr<GenerationResult>> Engine::GenerateAll(
   uint32_t first_choice = 0;
   for (const GenerationRequest& request : requests) {
     absl::StatusOr<std::unique_ptr<Job>> job = Admit(request, first_choice);
-    first_choice += request.num_choices;
+    first_choice += NumStreams(request);
     refused.push_back(job.status());
     jobs.push_back(job.ok() ? *std::move(job) : nullptr);
   }
@@ -271,6 +290,7 @@ std::vector<absl::StatusOr<GenerationResult>> Engine::GenerateAll(
     if (jobs[i] == nullptr) {
       results.emplace_back(refused[i]);
     } else {
+      KeepBest(*jobs[i]->request, jobs[i]->result.choices);
       results.emplace_back(std::move(jobs[i]->result));
     }
   }

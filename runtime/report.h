@@ -36,7 +36,7 @@ Json LogProbsJson(const Choice& choice);
 // The finish reason, or "error" if the request failed on the way.
 std::string AnswerEnding(const Choice& choice);
 
-// One answer: model, text, tokens, finish_reason, usage, timings, speculation, seed; `logprobs` if
+// One answer: model, engine, choice, text, tokens, finish_reason, cumulative_logprob, usage, timings, speculation, seed; `logprobs` if
 // they were asked for; `error` if the request failed on the way.
 Json AnswerJson(const RunInfo& run, const GenerationResult& result, const Choice& choice);
 

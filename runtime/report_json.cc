@@ -102,9 +102,11 @@ Json AnswerJson(const RunInfo& run, const GenerationResult& result, const Choice
   Json json;
   json["model"] = run.model;
   json["engine"] = run.engine;
+  json["choice"] = choice.stream;
   json["text"] = choice.text;
   json["tokens"] = choice.tokens;
   json["finish_reason"] = AnswerEnding(choice);
+  json["cumulative_logprob"] = FiniteOrNull(choice.cumulative_log_prob);
   json["usage"] = {{"prompt_tokens", result.prompt_tokens},
                    {"completion_tokens", completion},
                    {"total_tokens", result.prompt_tokens + completion}};

@@ -26,7 +26,7 @@ std::string Percent(std::optional<double> rate) {
 std::string PromptLine(const Summary& summary) {
   std::string value =
       absl::StrFormat("%d tokens read in %.0f ms", summary.prompt_tokens, summary.prefill_ms);
-  if (summary.num_answers != 1) absl::StrAppend(&value, ", ", summary.num_answers, " prompts");
+  if (summary.num_answers != 1) absl::StrAppend(&value, ", ", summary.num_answers, " answers");
   return Line("prompt", value);
 }
 
@@ -113,8 +113,10 @@ std::string TimeLine(const Telemetry& telemetry) {
 void Summary::Add(const GenerationResult& result, const Choice& choice) {
   telemetry.Merge(choice.telemetry);
   ++num_answers;
-  prompt_tokens += result.prompt_tokens;
-  prefill_ms += result.prefill_ms;
+  if (&choice == &result.choices.front()) {  // Choices share their prompt.
+    prompt_tokens += result.prompt_tokens;
+    prefill_ms += result.prefill_ms;
+  }
   ++endings[AnswerEnding(choice)];
   rule = result.rule;
   lossless = result.lossless;

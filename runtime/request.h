@@ -1,6 +1,7 @@
 // What is asked of the engine, and what comes back.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -45,11 +46,18 @@ struct GenerationRequest {
   int32_t max_tokens = 256;       // Output tokens; 0 gives an empty answer.
   std::optional<uint64_t> seed;   // Without one the engine derives it, and reports it.
   uint32_t num_choices = 1;       // Independent sequences, streams 0, 1, ... of one seed.
+  uint32_t best_of = 0;  // Sequences run, of which the num_choices likeliest are kept, best first, by
+                         // cumulative_log_prob a token; 0 is off.
   std::vector<std::string> stop;  // Text that ends the answer and is not part of it.
   std::vector<int32_t> stop_ids;  // Tokens that end the answer, besides the model's own.
   bool ignore_eos = false;        // The model's own end tokens are tokens like any other.
   int32_t num_logprobs = -1;      // Most likely alternatives reported with each token; -1 is off.
 };
+
+// Sequences that a request runs.
+inline uint32_t NumStreams(const GenerationRequest& request) {
+  return std::max(request.num_choices, request.best_of);
+}
 
 enum class FinishReason { kStop, kLength, kInterrupted };
 std::string_view FinishReasonName(FinishReason reason);
@@ -74,18 +82,20 @@ struct Observer {
 };
 
 struct Choice {
+  uint32_t stream = 0;          // Of the request's seed.
   std::vector<int32_t> tokens;  // Committed output, an end token included.
   std::string text;             // Without what a stop string cut off.
   FinishReason finish_reason = FinishReason::kLength;
   absl::Status
       status;  // Not OK if the request failed on the way; the rest is what was made before.
+  double cumulative_log_prob = 0;  // Of the tokens, each in the processed row that judged it.
   std::vector<LogProbs> raw_logprobs;        // [tokens] if asked for.
   std::vector<LogProbs> processed_logprobs;  // [tokens] if asked for.
   Telemetry telemetry;
 };
 
 struct GenerationResult {
-  std::vector<Choice> choices;  // [num_choices]
+  std::vector<Choice> choices;  // [num_choices], by stream, or the best first.
   int64_t prompt_tokens = 0;
   double prefill_ms = 0;
   uint64_t seed = 0;

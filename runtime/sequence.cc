@@ -1,6 +1,7 @@
 #include "runtime/sequence.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -158,9 +159,11 @@ void Sequence::Measure(const Cut& cut, const VerifyOutcome& outcome, WarpedRows&
 
 absl::Status Sequence::AddLogProbs(const Cut& cut, const VerifyOutcome& outcome, WarpedRows& rows) {
   const int32_t num_top = parts_.request->num_logprobs;
-  for (size_t i = 0; num_top >= 0 && i < cut.tokens.size(); ++i) {
+  for (size_t i = 0; i < cut.tokens.size(); ++i) {
     const int32_t node = RowNode(outcome, i);
     PACELINE_ASSIGN_OR_RETURN(const Distribution<float>* row, rows.Row(node));
+    choice_.cumulative_log_prob += std::log(static_cast<double>(row->Prob(cut.tokens[i])));
+    if (num_top < 0) continue;
     choice_.raw_logprobs.push_back(
         RawLogProbs(rows.Raw(node), parts_.vocabulary->size, cut.tokens[i], num_top));
     choice_.processed_logprobs.push_back(ProcessedLogProbs(*row, cut.tokens[i], num_top));

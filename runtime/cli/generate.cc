@@ -58,18 +58,22 @@ class GenerateRun {
 
   // Whether an answer is missing or ends before its end.
   bool CutShort() const {
-    return summary_.num_answers < static_cast<int64_t>(work_.requests.size()) ||
+    return summary_.num_answers < work_.options.num_choices * std::ssize(work_.requests) ||
            summary_.endings.contains(std::string(FinishReasonName(FinishReason::kInterrupted)));
   }
 
  private:
-  bool Streams() const { return !work_.options.json && work_.options.parallel == 1; }
+  bool Streams() const {
+    return !work_.options.json && work_.options.parallel == 1 &&
+           NumStreams(work_.requests.front()) == 1;
+  }
   bool Stopped() const { return Interrupted() || !out_.usable(); }
   Observer MakeObserver(size_t first);
   void ShowPromptProgress(int64_t done, int64_t total);
   void AnnouncePrompt(size_t index);
   absl::Status RunGroup(size_t first, size_t count);
-  void PrintAnswer(size_t index, const GenerationResult& result);
+  void PrintAnswer(size_t index, const GenerationResult& result, const Choice& choice);
+  void AnnounceChoice(const GenerationResult& result, const Choice& choice);
 
   Workload work_;
   Output out_;
@@ -110,20 +114,27 @@ void GenerateRun::AnnouncePrompt(size_t index) {
                     prompt.category.empty() ? "" : ", " + prompt.category, "\n"));
 }
 
-void GenerateRun::PrintAnswer(size_t index, const GenerationResult& result) {
-  const Choice& choice = result.choices.front();
+void GenerateRun::PrintAnswer(size_t index, const GenerationResult& result, const Choice& choice) {
   if (work_.options.json) {
     Json json = AnswerJson(work_.run, result, choice);
     const Prompt& prompt = work_.prompts[index];
     if (!prompt.question_id.is_null()) json["question_id"] = prompt.question_id;
     if (!prompt.category.empty()) json["category"] = prompt.category;
     out_.Write(JsonText(json) + "\n");
-  } else if (Streams()) {
-    out_.Write("\n");
-  } else {
-    AnnouncePrompt(index);
-    out_.Write(choice.text + "\n");
+    return;
   }
+  if (!Streams()) {
+    AnnouncePrompt(index);
+    AnnounceChoice(result, choice);
+    out_.Write(choice.text);
+  }
+  out_.Write("\n");
+}
+
+// Which of several answers the next text is.
+void GenerateRun::AnnounceChoice(const GenerationResult& result, const Choice& choice) {
+  if (work_.options.quiet || result.choices.size() == 1) return;
+  Note(absl::StrCat("[choice ", choice.stream, "]\n"));
 }
 
 absl::Status GenerateRun::RunGroup(size_t first, size_t count) {
@@ -134,9 +145,11 @@ absl::Status GenerateRun::RunGroup(size_t first, size_t count) {
   absl::Status failed;
   for (size_t i = 0; i < results.size(); ++i) {
     PACELINE_RETURN_IF_ERROR(NamingOptions(results[i].status()));
-    PrintAnswer(first + i, *results[i]);
-    summary_.Add(*results[i], results[i]->choices.front());
-    failed.Update(results[i]->choices.front().status);
+    for (const Choice& choice : results[i]->choices) {
+      PrintAnswer(first + i, *results[i], choice);
+      summary_.Add(*results[i], choice);
+      failed.Update(choice.status);
+    }
   }
   return failed;
 }

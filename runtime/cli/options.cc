@@ -141,6 +141,15 @@ void AddLength(CLI::App& app, GenerateOptions& options) {
       ->group(kLength);
 }
 
+void AddChoices(CLI::App& app, GenerateOptions& options) {
+  AddNumber<uint32_t>(app, "--num-choices", options.num_choices, "N",
+                      With("answers to each prompt, independent draws", options.num_choices))
+      ->group(kLength);
+  AddNumber<uint32_t>(app, "--best-of", options.best_of, "M",
+                      "draw M answers and keep the likeliest by mean log-probability (default 0: off)")
+      ->group(kLength);
+}
+
 void AddFilters(CLI::App& app, SamplingOptions& sampling) {
   const auto add = [&](const char* name, double& value, const char* type, const std::string& text) {
     AddNumber<double>(app, name, value, type, text)->group(kSampling);
@@ -234,7 +243,7 @@ void AddDetails(CLI::App& app, GenerateOptions& options) {
       ->type_name("FILE")
       ->group(kOutput);
   AddNumber<int32_t>(app, "--parallel", options.parallel, "N",
-                     With("with --prompts: sequences that share a pass", options.parallel))
+                     With("with --prompts or choices: sequences that share a pass", options.parallel))
       ->group(kOutput);
 }
 
@@ -261,6 +270,7 @@ void AddGenerateOptions(CLI::App& app, GenerateOptions& options) {
   AddPromptStyle(app, options);
   AddModel(app, options);
   AddLength(app, options);
+  AddChoices(app, options);
   AddFilters(app, options.sampling);
   AddPenalties(app, options);
   AddDrafting(app, options);

@@ -27,6 +27,8 @@ struct GenerateOptions {
   int32_t parallel = 1;  // Sequences a pass, with prompts_file.
 
   int32_t max_tokens = 256;
+  uint32_t num_choices = 1;
+  uint32_t best_of = 0;
   SamplingOptions sampling;      // temperature 0.8, top_p 0.95 unless told otherwise.
   std::optional<uint64_t> seed;  // Drawn at random without one.
   std::vector<std::string> stop;

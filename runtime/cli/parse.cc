@@ -38,6 +38,7 @@ absl::StatusOr<Number> ParseNumber(const std::string& text) {
 }
 
 template absl::StatusOr<int32_t> ParseNumber(const std::string&);
+template absl::StatusOr<uint32_t> ParseNumber(const std::string&);
 template absl::StatusOr<uint64_t> ParseNumber(const std::string&);
 template absl::StatusOr<double> ParseNumber(const std::string&);
 

@@ -15,6 +15,8 @@ GenerationRequest RequestOf(const GenerateOptions& options, std::vector<int32_t>
   request.sampling = options.sampling;
   request.speculation = options.speculation;
   request.max_tokens = options.max_tokens;
+  request.num_choices = options.num_choices;
+  request.best_of = options.best_of;
   if (options.prompts_file.empty()) request.seed = options.seed;
   request.stop = options.stop;
   request.ignore_eos = options.ignore_eos;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdlib>
 #include <iterator>
 #include <random>
@@ -36,8 +37,20 @@ absl::Status CheckLengths(const GenerateOptions& options) {
                 absl::StrCat("--max-tokens: expected 0 or more, got ", options.max_tokens));
 }
 
+absl::Status CheckChoices(const GenerateOptions& options) {
+  constexpr uint32_t kMost = 1024;
+  PACELINE_RETURN_IF_ERROR(Refuse(
+      options.num_choices < 1 || options.num_choices > kMost,
+      absl::StrCat("--num-choices: expected a number in [1, ", kMost, "], got ", options.num_choices)));
+  return Refuse(options.best_of != 0 &&
+                    (options.best_of < options.num_choices || options.best_of > kMost),
+                absl::StrCat("--best-of: expected a number in [", options.num_choices,
+                             " (--num-choices), ", kMost, "], or 0 (off), got ", options.best_of));
+}
+
 absl::Status CheckOutput(const GenerateOptions& options) {
-  const bool many = !options.prompts_file.empty();
+  const bool choices = std::max(options.num_choices, options.best_of) > 1;
+  const bool many = !options.prompts_file.empty() || choices;
   PACELINE_RETURN_IF_ERROR(Refuse(options.logprobs >= 0 && !options.json,
                                   "--logprobs: expected --json, which prints them"));
   PACELINE_RETURN_IF_ERROR(
@@ -46,7 +59,11 @@ absl::Status CheckOutput(const GenerateOptions& options) {
       Refuse(options.parallel < 1 || options.parallel > 1024,
              absl::StrCat("--parallel: expected a number in [1, 1024], got ", options.parallel)));
   PACELINE_RETURN_IF_ERROR(
-      Refuse(options.parallel > 1 && !many, "--parallel: expected --prompts, there is one prompt"));
+      Refuse(options.parallel > 1 && !many,
+             "--parallel: expected --prompts or several choices, there is one answer"));
+  PACELINE_RETURN_IF_ERROR(Refuse(choices && options.show_drafts,
+                                  "--show-drafts: expected one choice, texts cannot be streamed "
+                                  "side by side"));
   return Refuse(options.parallel > 1 && options.show_drafts,
                 "--show-drafts: expected --parallel 1, texts cannot be streamed side by side");
 }
@@ -93,6 +110,7 @@ absl::Status ResolveModel(std::string& model) {
 absl::Status Resolve(GenerateOptions& options) {
   PACELINE_RETURN_IF_ERROR(CheckPrompt(options));
   PACELINE_RETURN_IF_ERROR(CheckLengths(options));
+  PACELINE_RETURN_IF_ERROR(CheckChoices(options));
   PACELINE_RETURN_IF_ERROR(CheckOutput(options));
   PACELINE_RETURN_IF_ERROR(CheckModel(options));
   PACELINE_RETURN_IF_ERROR(ResolveDraft(options));
@@ -117,6 +135,7 @@ absl::Status NamingOptions(const absl::Status& status) {
       {"engine", "--engine"},
       {"exit_layers", "--exit-layers"},
       {"frequency_penalty", "--frequency-penalty"},
+      {"invariant", "--invariant"},
       {"isa", "--isa"},
       {"logit_bias", "--logit-bias"},
       {"logprobs", "--logprobs"},
@@ -127,6 +146,7 @@ absl::Status NamingOptions(const absl::Status& status) {
       {"threads", "--threads"},
       {"presence_penalty", "--presence-penalty"},
       {"repetition_penalty", "--repetition-penalty"},
+      {"require_exact", "--require-exact"},
       {"runs", "--runs"},
       {"stop", "--stop"},
       {"temperature", "--temperature"},

@@ -254,12 +254,12 @@ TEST(BestLogitTest, TakesTheLowestOfEqualsAndRefusesWhatIsNotANumber) {
   EXPECT_EQ(BestLogit::Of(logits, 7).id, 47);
   logits[3] = -std::numeric_limits<float>::infinity();
   EXPECT_EQ(BestLogit::Of(logits, 0).id, 40);
-  EXPECT_TRUE(BestLogit::Of(logits, 0).usable);
+  EXPECT_EQ(BestLogit::Of(logits, 0).bad_id, -1);
   for (const float bad : {std::numeric_limits<float>::infinity(), std::nanf("")}) {
     for (const size_t at : {size_t{3}, size_t{99}}) {
       std::vector<float> row = logits;
       row[at] = bad;
-      EXPECT_FALSE(BestLogit::Of(row, 0).usable);
+      EXPECT_EQ(BestLogit::Of(row, 5).bad_id, static_cast<int32_t>(at) + 5);
     }
   }
   const std::vector<float> nothing(20, -std::numeric_limits<float>::infinity());

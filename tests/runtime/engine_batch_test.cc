@@ -119,6 +119,33 @@ TEST(EngineBatchTest, ChoicesDifferAndReplay) {
   }
 }
 
+// The kept ones are those of the largest mean log-probability, best first, and each is the choice
+// that its stream gives alone.
+TEST(EngineBatchTest, BestOfKeepsTheLikeliest) {
+  TestEngine engine(Usual());
+  auto request = With(Sampled({1, 2}, 6, 7), {DraftKind::kModel, 3});
+  request.num_logprobs = 0;
+  request.num_choices = 6;
+  const GenerationResult all = engine.Run(request);
+  request.num_choices = 2;
+  request.best_of = 6;
+  const GenerationResult best = engine.Run(request);
+  ASSERT_THAT(best.choices, SizeIs(2));
+  const auto mean = [](const Choice& choice) {
+    double sum = 0;
+    for (const LogProbs& token : choice.processed_logprobs) sum += token.emitted.log_prob;
+    EXPECT_NEAR(sum, choice.cumulative_log_prob, 1e-5);
+    return choice.cumulative_log_prob / static_cast<double>(choice.tokens.size());
+  };
+  std::vector<double> means;
+  for (const Choice& choice : all.choices) means.push_back(mean(choice));
+  std::sort(means.begin(), means.end(), std::greater<>());
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(mean(best.choices[i]), means[i]);
+    ExpectSameAnswer(best.choices[i], all.choices[best.choices[i].stream]);
+  }
+}
+
 TEST(EngineBatchTest, ChoicesShareOnePassOverThePrompt) {
   TestEngine engine(Usual());
   auto request = Plain(Sampled({1, 2, 3, 4}, 6, 7));

@@ -59,6 +59,8 @@ TEST(EngineRefusalTest, RequestFields) {
        [](auto& r) { r.prompt.resize(17, 1), r.max_tokens = 0; }, kOutOfRange},
       {"max_tokens: expected 0 or more, got -1", [](auto& r) { r.max_tokens = -1; }},
       {"num_choices: expected 1 or more, got 0", [](auto& r) { r.num_choices = 0; }},
+      {"best_of: expected 3 (num_choices) or more, or 0 (off), got 2",
+       [](auto& r) { r.num_choices = 3, r.best_of = 2; }},
       {"stop: expected no empty text",
        [](auto& r) {
          r.stop = {"x", ""};
