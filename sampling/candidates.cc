@@ -1,8 +1,10 @@
 #include "sampling/candidates.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
@@ -79,6 +81,7 @@ void Candidates<Real>::SetLogit(int32_t id, double logit) {
   dense_[id] = logit == -std::numeric_limits<double>::infinity()
                    ? kMasked<Real>
                    : static_cast<Real>(std::clamp<double>(logit, Limits::lowest(), Limits::max()));
+  num_ranked_ = 0;
   ForgetSums();
 }
 
@@ -130,30 +133,68 @@ void Candidates<Real>::Temper(double temperature) {
     // A divisor that underflowed to 0 in this precision leaves the maxima alone.
     return logit == max ? Real{0} : (logit - max) / divisor;
   };
-  if (filtered_) {
-    for (Entry& entry : entries_) entry.logit = temper(entry.logit);
-    num_ranked_ = 0;  // Logits that differed may be equal now, and rank by id.
-  } else {
+  for (Entry& entry : entries_) entry.logit = temper(entry.logit);
+  num_ranked_ = 0;  // Logits that differed may be equal now, and rank by id.
+  if (!filtered_) {
     for (Real& logit : dense_) logit = temper(logit);
   }
   max_ = 0;
   has_mass_ = false;
 }
 
+// To entries_: every token of the dense row with logit >= threshold, a finite number, ids ascending.
+// Few are, so blocks are looked at as a whole first.
 template <typename Real>
-void Candidates<Real>::Filter() {
-  if (filtered_) return;
-  entries_.reserve(dense_.size());
-  for (int32_t id = 0; id < vocab_size(); ++id) {
-    if (dense_[id] > kMasked<Real>) entries_.push_back({id, dense_[id]});
+void Candidates<Real>::Gather(Real threshold) {
+  constexpr size_t kBlock = 16;
+  entries_.clear();
+  const auto look = [&](size_t id) {
+    if (dense_[id] >= threshold) entries_.push_back({static_cast<int32_t>(id), dense_[id]});
+  };
+  size_t first = 0;
+  for (; first + kBlock <= dense_.size(); first += kBlock) {
+    int any = 0;
+    for (size_t i = 0; i < kBlock; ++i) any |= dense_[first + i] >= threshold;
+    if (any == 0) continue;
+    for (size_t i = 0; i < kBlock; ++i) look(first + i);
   }
-  filtered_ = true;
+  for (; first < dense_.size(); ++first) look(first);
+}
+
+// A logit that a little more than `count` tokens probably reach, from every n-th of the row; the
+// lowest number where that would be a large part of them.
+template <typename Real>
+Real Candidates<Real>::ThresholdOf(int64_t count) const {
+  constexpr int64_t kSamples = 1024;
+  const auto size = static_cast<int64_t>(dense_.size());
+  const int64_t rank = 2 + count * 3 / 2 * kSamples / size;
+  if (size < 4 * kSamples || rank > kSamples / 2) return std::numeric_limits<Real>::lowest();
+  std::array<Real, kSamples> sample;
+  for (int64_t i = 0; i < kSamples; ++i) sample[i] = dense_[i * (size / kSamples)];
+  std::nth_element(sample.begin(), sample.begin() + rank - 1, sample.end(), std::greater<>());
+  return std::max(sample[rank - 1], std::numeric_limits<Real>::lowest());
+}
+
+template <typename Real>
+void Candidates<Real>::RankDense(int64_t count) {
+  for (int64_t aim = count;; aim *= 4) {
+    const Real threshold = ThresholdOf(aim);
+    Gather(threshold);
+    if (std::ssize(entries_) >= count || threshold == std::numeric_limits<Real>::lowest()) break;
+  }
+  const auto most = std::min<int64_t>(std::ssize(entries_), 4 * count);
+  if (most < std::ssize(entries_)) {
+    std::nth_element(entries_.begin(), entries_.begin() + most - 1, entries_.end(), RankOrder());
+    entries_.resize(most);
+  }
+  std::sort(entries_.begin(), entries_.end(), RankOrder());
+  num_ranked_ = most;
 }
 
 template <typename Real>
 std::span<const typename Candidates<Real>::Entry> Candidates<Real>::Ranked(int64_t count) {
-  Filter();
-  const int64_t total = static_cast<int64_t>(entries_.size());
+  if (!filtered_ && count > num_ranked_) RankDense(std::max(count, kFirstRanked));
+  const int64_t total = std::ssize(entries_);
   count = std::min(count, total);
   if (count > num_ranked_) {
     const int64_t wanted = std::min(total, std::max({count, 2 * num_ranked_, kFirstRanked}));
@@ -169,7 +210,8 @@ std::span<const typename Candidates<Real>::Entry> Candidates<Real>::Ranked(int64
 template <typename Real>
 void Candidates<Real>::KeepRanked(int64_t count) {
   Ranked(count);
-  if (count >= static_cast<int64_t>(entries_.size())) return;
+  filtered_ = true;
+  if (count >= std::ssize(entries_)) return;
   entries_.resize(count);
   num_ranked_ = count;
   ForgetSums();
@@ -177,24 +219,21 @@ void Candidates<Real>::KeepRanked(int64_t count) {
 
 template <typename Real>
 void Candidates<Real>::KeepAtLeast(Real threshold, int64_t min_keep) {
-  if (filtered_) {
-    const auto below = [&](const Entry& entry) { return entry.logit < threshold; };
-    if (std::none_of(entries_.begin(), entries_.end(), below)) return;
-    const int64_t above = std::count_if(entries_.begin(), entries_.end(), std::not_fn(below));
-    if (above < min_keep) return KeepRanked(min_keep);
-    // Stable: what was in rank order stays so, and the ranked part is a prefix of the survivors.
-    const auto end = std::remove_if(entries_.begin(), entries_.end(), below);
-    entries_.erase(end, entries_.end());
-    num_ranked_ = std::min(num_ranked_, static_cast<int64_t>(entries_.size()));
+  if (!filtered_) {
+    Gather(std::max(threshold, std::numeric_limits<Real>::lowest()));
+    num_ranked_ = 0;
+    if (std::ssize(entries_) < min_keep) return KeepRanked(min_keep);
+    filtered_ = true;
     return ForgetSums();
   }
-  const int64_t above =
-      std::count_if(dense_.begin(), dense_.end(), [&](Real logit) { return logit >= threshold; });
+  const auto below = [&](const Entry& entry) { return entry.logit < threshold; };
+  if (std::none_of(entries_.begin(), entries_.end(), below)) return;
+  const int64_t above = std::count_if(entries_.begin(), entries_.end(), std::not_fn(below));
   if (above < min_keep) return KeepRanked(min_keep);
-  for (int32_t id = 0; id < vocab_size(); ++id) {
-    if (dense_[id] >= threshold && dense_[id] > kMasked<Real>) entries_.push_back({id, dense_[id]});
-  }
-  filtered_ = true;
+  // Stable: what was in rank order stays so, and the ranked part is a prefix of the survivors.
+  const auto end = std::remove_if(entries_.begin(), entries_.end(), below);
+  entries_.erase(end, entries_.end());
+  num_ranked_ = std::min(num_ranked_, std::ssize(entries_));
   ForgetSums();
 }
 

@@ -51,8 +51,9 @@ class Candidates {
   // Replaces each logit l by (l - Max()) / temperature, temperature > 0. Cannot overflow.
   void Temper(double temperature);
 
-  // The first `count` survivors (or all) in rank order. Cost: O(V) for the first call, then
-  // O(V + count log count) for each doubling of the ranked part.
+  // The first `count` survivors (or all) in rank order, valid until the next call of any other
+  // member. Not a filter. Cost: a pass over a dense row that stores little more than `count`
+  // entries; after the first filter O(V + count log count) for each doubling of the ranked part.
   std::span<const Entry> Ranked(int64_t count);
 
   // Keeps the first `count` of the rank order.
@@ -64,11 +65,13 @@ class Candidates {
  private:
   template <typename Input>
   absl::Status AssignFrom(std::span<const Input> logits, int32_t vocab_size);
-  void Filter();  // From dense to a list of survivors.
+  void RankDense(int64_t count);
+  Real ThresholdOf(int64_t count) const;
+  void Gather(Real threshold);
   void ForgetSums();
 
   std::vector<Real> dense_;
-  std::vector<Entry> entries_;
+  std::vector<Entry> entries_;  // All survivors once filtered; of a dense row the first in rank order.
   int64_t num_ranked_ = 0;  // The first entries that are in rank order, all before the rest.
   bool filtered_ = false;
   bool has_max_ = false;

@@ -100,6 +100,36 @@ TYPED_TEST(CandidatesTest, RankedAgreesWithAFullSort) {
   }
 }
 
+// Rows whose large values all lie where every n-th is looked at, or never there: a guess from these
+// is far off, the ranks are not.
+TYPED_TEST(CandidatesTest, RankedAgreesWhereSamplesMislead) {
+  constexpr int32_t kVocab = 49152;
+  for (const int32_t place : {0, 1}) {
+    std::vector<TypeParam> logits(kVocab, -3);
+    for (int32_t id = place; id < kVocab; id += 48) logits[id] = static_cast<TypeParam>(id % 96);
+    const Ranking sorted = FullSort(logits);
+    for (int64_t count : {1, 64, 600, 20000}) {
+      auto candidates = Assigned(logits);
+      EXPECT_EQ(Copy(candidates.Ranked(count)), First(sorted, count)) << place << ", " << count;
+    }
+  }
+}
+
+// Ranks are those of the row as it is: an edit after a look counts.
+TYPED_TEST(CandidatesTest, EditsAfterALookChangeTheRanks) {
+  std::vector<TypeParam> logits = TiedLogits<TypeParam>(49152, 5);
+  auto candidates = Assigned(logits);
+  candidates.Ranked(10);
+  const int32_t best = candidates.Ranked(1).front().id;
+  candidates.SetLogit(best, -100);
+  logits[best] = -100;
+  EXPECT_EQ(Copy(candidates.Ranked(100)), First(FullSort(logits), 100));
+  candidates.Temper(0.5);
+  const Ranking tempered = Copy(candidates.Ranked(100));
+  const Ranking sorted = FullSort(logits);
+  for (size_t i = 0; i < 100; ++i) EXPECT_EQ(tempered[i].first, sorted[i].first);
+}
+
 TYPED_TEST(CandidatesTest, RankedPartGrows) {
   const auto logits = TiedLogits<TypeParam>(49152, 4);
   const Ranking sorted = FullSort(logits);
