@@ -218,6 +218,57 @@ void Candidates<Real>::KeepRanked(int64_t count) {
 }
 
 template <typename Real>
+double Candidates<Real>::MassOf(std::span<const Entry> entries, Real max) const {
+  double mass = 0;
+  for (const Entry& entry : entries) mass += std::exp(entry.logit - max);
+  return mass;
+}
+
+// To entries_: the likeliest tokens of the dense row, so many that they hold more than `mass`, or
+// all.
+template <typename Real>
+void Candidates<Real>::GatherMass(double mass) {
+  const Real max = Max();
+  for (Real depth = 6;; depth *= 2) {
+    const Real threshold = std::max(max - depth, std::numeric_limits<Real>::lowest());
+    Gather(threshold);
+    const bool all = depth > 1000 || threshold == std::numeric_limits<Real>::lowest();
+    if (all) Gather(std::numeric_limits<Real>::lowest());
+    if (all || MassOf(entries_, max) > mass) return;
+  }
+}
+
+// Halves the range in which the last token lies; what is before the range is summed once.
+template <typename Real>
+void Candidates<Real>::KeepMass(const MassLimit& limit, int64_t min_keep) {
+  const Real max = Max();
+  if (!filtered_) GatherMass(limit.mass);
+  num_ranked_ = 0;
+  auto first = entries_.begin();
+  auto last = entries_.end();
+  for (double before = 0; first != last;) {
+    const auto middle = first + (last - first) / 2;
+    std::nth_element(first, middle, last, RankOrder());
+    const double mass = before + MassOf({first, middle + 1}, max);
+    if (limit.inclusive ? mass <= limit.mass : mass < limit.mass) {
+      before = mass;
+      first = middle + 1;
+    } else {
+      last = middle;
+    }
+  }
+  // `first` is the last one kept, unless even all of them stay below the limit.
+  if (first == entries_.end()) return;
+  const Entry cut = *first;
+  if (limit.with_ties) return KeepAtLeast(cut.logit, min_keep);
+  if (first - entries_.begin() < min_keep - 1) return KeepRanked(min_keep);
+  KeepAtLeast(cut.logit, 1);
+  std::erase_if(entries_,
+                [&](const Entry& entry) { return entry.logit == cut.logit && entry.id > cut.id; });
+  ForgetSums();
+}
+
+template <typename Real>
 void Candidates<Real>::KeepAtLeast(Real threshold, int64_t min_keep) {
   if (!filtered_) {
     Gather(std::max(threshold, std::numeric_limits<Real>::lowest()));

@@ -59,6 +59,15 @@ class Candidates {
   // Keeps the first `count` of the rank order.
   void KeepRanked(int64_t count);
 
+  // Keeps, in rank order, tokens while the mass before them is below the limit, and at least
+  // `min_keep`. Cost: a pass or two over a dense row, then linear in the tokens near the limit.
+  struct MassLimit {
+    double mass;             // In the units of Mass().
+    bool inclusive = false;  // A token stays when the mass before it is the limit.
+    bool with_ties = false;  // So do all that are equal to the last one kept.
+  };
+  void KeepMass(const MassLimit& limit, int64_t min_keep);
+
   // Keeps survivors with logit >= threshold, and at least the first `min_keep` of the rank order.
   void KeepAtLeast(Real threshold, int64_t min_keep);
 
@@ -68,6 +77,8 @@ class Candidates {
   void RankDense(int64_t count);
   Real ThresholdOf(int64_t count) const;
   void Gather(Real threshold);
+  void GatherMass(double mass);
+  double MassOf(std::span<const Entry> entries, Real max) const;
   void ForgetSums();
 
   std::vector<Real> dense_;

@@ -30,8 +30,10 @@ absl::StatusOr<Distribution<Real>> Distribution<Real>::Softmax(Candidates<Real>&
   }
   std::vector<typename Candidates<Real>::Entry> entries(candidates.survivors().begin(),
                                                         candidates.survivors().end());
-  std::sort(entries.begin(), entries.end(),
-            [](const auto& a, const auto& b) { return a.id < b.id; });
+  const auto by_id = [](const auto& a, const auto& b) { return a.id < b.id; };
+  if (!std::is_sorted(entries.begin(), entries.end(), by_id)) {
+    std::sort(entries.begin(), entries.end(), by_id);
+  }
   std::vector<Real> logits;
   logits.reserve(entries.size());
   row.ids_.reserve(entries.size());

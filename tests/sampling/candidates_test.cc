@@ -100,6 +100,50 @@ TYPED_TEST(CandidatesTest, RankedAgreesWithAFullSort) {
   }
 }
 
+// By the definition: a full sort, and the mass before each token.
+template <typename Real>
+std::vector<int32_t> KeptByMass(const Ranking& sorted, Real max,
+                                const typename Candidates<Real>::MassLimit& limit, int64_t min_keep) {
+  std::vector<int32_t> kept;
+  double before = 0;
+  double sum = 0;
+  for (size_t i = 0; i < sorted.size(); ++i) {
+    if (!limit.with_ties || i == 0 || sorted[i].second != sorted[i - 1].second) before = sum;
+    const bool below = limit.inclusive ? before <= limit.mass : before < limit.mass;
+    if (!below && static_cast<int64_t>(i) >= min_keep) break;
+    kept.push_back(sorted[i].first);
+    sum += std::exp(static_cast<Real>(sorted[i].second) - max);
+  }
+  std::sort(kept.begin(), kept.end());
+  return kept;
+}
+
+TYPED_TEST(CandidatesTest, KeepMassKeepsWhatTheDefinitionKeeps) {
+  for (const int32_t vocab_size : {1, 5, 111, 4099, 49152}) {
+    for (const double share : {0.0, 0.1, 0.5, 0.9, 0.999, 0.9999999}) {
+      for (const int64_t top_k : {0, 40}) {
+        for (const int mode : {0, 1, 2, 3}) {
+          SCOPED_TRACE(::testing::PrintToString(std::tuple(vocab_size, share, top_k, mode)));
+          const auto logits = TiedLogits<TypeParam>(vocab_size, 6);
+          auto candidates = Assigned(logits);
+          Ranking sorted = FullSort(logits);
+          if (top_k > 0) {
+            candidates.KeepRanked(top_k);
+            sorted = First(sorted, top_k);
+          }
+          // Off the sums that tokens reach, whose last bits depend on the order of summation.
+          const typename Candidates<TypeParam>::MassLimit limit{
+              (share + 1e-9) * candidates.Mass(), mode % 2 == 1, mode >= 2};
+          const int64_t min_keep = mode % 2 == 0 ? 1 : 3;
+          const auto expected = KeptByMass(sorted, candidates.Max(), limit, min_keep);
+          candidates.KeepMass(limit, min_keep);
+          EXPECT_EQ(SortedIds(candidates.Ranked(vocab_size)), expected);
+        }
+      }
+    }
+  }
+}
+
 // Rows whose large values all lie where every n-th is looked at, or never there: a guess from these
 // is far off, the ranks are not.
 TYPED_TEST(CandidatesTest, RankedAgreesWhereSamplesMislead) {
