@@ -3,6 +3,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "verify/block.h"
 #include "verify/match.h"
 #include "verify/standard.h"
 
@@ -28,6 +29,8 @@ std::span<const Rule> Rules() {
   static constexpr Rule kRules[] = {
       {"standard", "accept with min(1, p/q), redraw from the residual", true, false, false,
        VerifyStandard<float>, VerifyStandard<double>},
+      {"block", "judge the draft as a whole: never shorter than standard", true, false, false,
+       VerifyBlock<float>, VerifyBlock<double>},
       {"match", "the target draws; a draft is accepted while equal", true, true, true,
        VerifyMatch<float>, VerifyMatch<double>},
       {"greedy", "the target's argmax; a draft is accepted while equal", true, true, true,

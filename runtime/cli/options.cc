@@ -215,7 +215,7 @@ void AddDrafting(CLI::App& app, GenerateOptions& options) {
       With("longest ending looked up with --draft ngram", speculation.ngram.max_n));
   add("--ngram-min", speculation.ngram.min_n, With("shortest one", speculation.ngram.min_n));
   app.add_option("--verify", speculation.verify,
-                 "standard | match | greedy: rule that accepts; at temperature 0 always greedy "
+                 "standard | block | match | greedy: rule that accepts; at temperature 0 always greedy "
                  "(default standard)")
       ->type_name("RULE")
       ->group(kDrafting);

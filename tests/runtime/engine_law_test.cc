@@ -126,6 +126,12 @@ TEST(EngineLawTest, StandardWithFiltersAndPenalties) {
   }
 }
 
+// Coins behind a refusal were looked at: a round that used them again would shift the law.
+TEST(EngineLawTest, BlockOverSeveralRounds) {
+  for (int32_t num_draft : {2, 3, 4}) ExpectLaw({}, "block", {DraftKind::kModel, num_draft});
+  ExpectLaw(Filtered(), "block", {DraftKind::kEarlyExit, 3});
+}
+
 TEST(EngineLawTest, MatchWithADraftModel) {
   ExpectLaw({}, "match", {DraftKind::kModel, 3});
   ExpectLaw(Filtered(), "match", {DraftKind::kEarlyExit, 2});

@@ -194,6 +194,43 @@ TEST(ExactTest, MatchOnADeterministicChain) {
 
 TEST(ExactTest, MatchOnAMixedChain) { ProveChains("match", Draft::kMixed, "mixed"); }
 
+TEST(ExactTest, BlockOnASampledChain) { ProveChains("block", Draft::kSampled, "sampled"); }
+TEST(ExactTest, BlockOnADeterministicChain) {
+  ProveChains("block", Draft::kDeterministic, "deterministic");
+}
+TEST(ExactTest, BlockOnAMixedChain) { ProveChains("block", Draft::kMixed, "mixed"); }
+
+double MeanLength(const char* rule, uint64_t seed, int32_t length, Draft kind) {
+  const Law law = RoundLaw(RuleNamed(rule), HashedRows(seed), [&](Randomness& randomness) {
+    return DrawChain(HashedRows(seed + 1000), length, kind, randomness);
+  });
+  double mean = 0;
+  for (const auto& [tokens, probability] : law) {
+    mean += probability * static_cast<double>(tokens.size());
+  }
+  return mean;
+}
+
+// No rule emits fewer tokens than the simpler one; block and standard agree for one token and for
+// one-hot drafts.
+TEST(ExactTest, BlockIsNotShorterThanStandardNorStandardThanMatch) {
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    for (int32_t length = 1; length <= 3; ++length) {
+      const double block = MeanLength("block", seed, length, Draft::kSampled);
+      const double standard = MeanLength("standard", seed, length, Draft::kSampled);
+      EXPECT_GE(block, standard - kExact);
+      EXPECT_GE(standard, MeanLength("match", seed, length, Draft::kSampled) - kExact);
+      if (length == 1) {
+        EXPECT_NEAR(block, standard, kExact);
+      }
+      EXPECT_NEAR(MeanLength("block", seed, length, Draft::kDeterministic),
+                  MeanLength("standard", seed, length, Draft::kDeterministic), kExact);
+    }
+  }
+  EXPECT_GT(MeanLength("block", 1, 3, Draft::kSampled),
+            MeanLength("standard", 1, 3, Draft::kSampled) + 1e-3);
+}
+
 TEST(ExactTest, StandardWhereDraftEqualsTarget) {
   Largest largest("standard, draft = target");
   for (uint64_t seed = 1; seed <= 12; ++seed) {
@@ -204,10 +241,10 @@ TEST(ExactTest, StandardWhereDraftEqualsTarget) {
 }
 
 TEST(ExactTest, RowsThatDependOnTheirOwnHistory) {
-  Largest largest("standard and match, history stages");
+  Largest largest("standard, block and match, history stages");
   int setting = 0;
   for (const SamplingOptions& options : Settings()) {
-    for (const char* rule : {"standard", "match"}) {
+    for (const char* rule : {"standard", "block", "match"}) {
       for (uint64_t seed = 1; seed <= 3; ++seed) {
         for (Draft kind : {Draft::kSampled, Draft::kDeterministic, Draft::kMixed}) {
           const RowOf<double> target = WarpedRows(seed, options);

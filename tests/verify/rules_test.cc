@@ -297,9 +297,26 @@ TEST(RulesTest, StandardRefusesTreesAndUndrawableTokens) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("draft_rows[0]")));
 }
 
+// Behind a drafted token that the target cannot give, there may be no row to judge with.
+TEST(RulesTest, BlockNeedsNoRowBehindATokenWithoutMass) {
+  Proposal<float> proposal = DrawOne({0.5, 0.5}, 1);
+  const int32_t drafted = proposal.tree.tokens[0];
+  proposal.tree.Add(0, 0);
+  proposal.draft_rows.push_back(ProposalDist<float>::Sampled(testing::MakeRow<float>({1, 0})));
+  const RowOf<float> target = [&](const Tokens& prefix) {
+    EXPECT_TRUE(prefix.empty());
+    return testing::MakeRow<float>(drafted == 0 ? std::vector<double>{0, 1}
+                                                : std::vector<double>{1, 0});
+  };
+  const auto outcome = Judge("block", proposal, target, 1);
+  ASSERT_THAT(outcome, IsOk());
+  EXPECT_TRUE(outcome->path.empty());
+  EXPECT_EQ(outcome->next_token, 1 - drafted);
+}
+
 TEST(RulesTest, UnknownRuleNamesTheKnownOnes) {
   EXPECT_THAT(FindRule("medusa"),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("standard, match, greedy")));
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("standard, block, match, greedy")));
 }
 
 TEST(RulesTest, ProposalsAreCheckedByName) {
