@@ -22,7 +22,8 @@ struct Rule {
 // Every rule there is. A new rule is one file and one row here.
 std::span<const Rule> Rules();
 
-// The rule `name`; kInvalidArgument naming the rules there are.
+// The rule `name`; otherwise the rules there are by name: kUnimplemented for one that is not built yet,
+// kInvalidArgument for one that nobody knows.
 absl::StatusOr<const Rule*> FindRule(std::string_view name);
 
 }  // namespace paceline
