@@ -54,7 +54,7 @@ bool UsesBias(const GenerationRequest& request) {
 bool UsesPenalties(const GenerationRequest& request) {
   const SamplingOptions& sampling = request.sampling;
   return sampling.repetition_penalty != 1 || sampling.frequency_penalty != 0 ||
-         sampling.presence_penalty != 0;
+         sampling.presence_penalty != 0 || sampling.no_repeat_ngram_size > 0;
 }
 
 // Order and cells as in algorithms H.
@@ -62,14 +62,14 @@ constexpr std::string_view kAll = "all";
 constexpr Feature kFeatures[] = {
     {"temperature 0", {kE, kE, kE, kE, kE, kF}, "every exact rule is then the greedy match", "",
      [](const GenerationRequest& request) { return request.sampling.temperature == 0; }},
-    {"temperature and filters: top-k, top-p, min-p, typical, epsilon, eta, top-n-sigma, top-h",
+    {"temperature, dynatemp, top-k, top-p, min-p, typical, epsilon, eta, top-n-sigma, top-h",
      {kE, kE, kE, kE, kE, kF}, "a row is a function of its prefix",
-     "dynamic temperature, typical, epsilon, eta, top-n-sigma, top-h",
+     "top-h",
      [](const GenerationRequest& request) { return request.sampling.temperature != 0; }},
     {"logit bias, allowed ids, bad words, min_tokens", {kE, kE, kE, kE, kE, kF},
      "a row is a function of its prefix", "", UsesBias},
     {"repetition, frequency and presence penalties, no-repeat n-gram, DRY",
-     {kE, kE, kE, kE, kE, kF}, "each row or node has its own history", "no-repeat n-gram, DRY",
+     {kE, kE, kE, kE, kE, kF}, "each row or node has its own history", "DRY",
      UsesPenalties},
     {"XTC", {kE, kE, kE, kE, kE, kF}, "one coin a position", kAll, nullptr},
     {"mirostat v2", {kE, kE, kE, kE, kE, kF}, "mu follows the path; only committed tokens move it",

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "sampling/row_math.h"
+#include "sampling/selection.h"
 
 namespace paceline {
 namespace {
@@ -69,7 +70,7 @@ absl::Status Candidates<Real>::Assign(std::span<const double> logits, int32_t vo
 template <typename Real>
 void Candidates<Real>::ForgetSums() {
   has_max_ = false;
-  has_mass_ = false;
+  has_sums_ = false;
 }
 
 template <typename Real>
@@ -106,20 +107,34 @@ Real Candidates<Real>::Max() {
 }
 
 template <typename Real>
-double Candidates<Real>::Mass() {
-  if (has_mass_) return mass_;
+const RowSums& Candidates<Real>::Sums() {
+  if (has_sums_) return sums_;
   const Real max = Max();
-  double mass = 0;
+  sums_ = RowSums();
   if (max > kMasked<Real>) {
     if (filtered_) {
-      for (const Entry& entry : entries_) mass += std::exp(entry.logit - max);
+      for (const Entry& entry : entries_) {
+        const double weight = std::exp(entry.logit - max);
+        sums_.mass += weight;
+        if (weight > 0) sums_.moment += weight * (entry.logit - max);
+      }
     } else {
-      mass = SumExp(std::span<const Real>(dense_), max).mass;
+      sums_ = SumExp(std::span<const Real>(dense_), max);
     }
   }
-  mass_ = mass;
-  has_mass_ = true;
-  return mass;
+  has_sums_ = true;
+  return sums_;
+}
+
+template <typename Real>
+double Candidates<Real>::Mass() {
+  return Sums().mass;
+}
+
+template <typename Real>
+double Candidates<Real>::Entropy() {
+  const RowSums& sums = Sums();
+  return sums.mass > 0 ? std::log(sums.mass) - sums.moment / sums.mass : 0.0;
 }
 
 template <typename Real>
@@ -139,7 +154,7 @@ void Candidates<Real>::Temper(double temperature) {
     for (Real& logit : dense_) logit = temper(logit);
   }
   max_ = 0;
-  has_mass_ = false;
+  has_sums_ = false;
 }
 
 // To entries_: every token of the dense row with logit >= threshold, a finite number, ids ascending.
@@ -217,13 +232,6 @@ void Candidates<Real>::KeepRanked(int64_t count) {
   ForgetSums();
 }
 
-template <typename Real>
-double Candidates<Real>::MassOf(std::span<const Entry> entries, Real max) const {
-  double mass = 0;
-  for (const Entry& entry : entries) mass += std::exp(entry.logit - max);
-  return mass;
-}
-
 // To entries_: the likeliest tokens of the dense row, so many that they hold more than `mass`, or
 // all.
 template <typename Real>
@@ -234,29 +242,20 @@ void Candidates<Real>::GatherMass(double mass) {
     Gather(threshold);
     const bool all = depth > 1000 || threshold == std::numeric_limits<Real>::lowest();
     if (all) Gather(std::numeric_limits<Real>::lowest());
-    if (all || MassOf(entries_, max) > mass) return;
+    double gathered = 0;
+    for (const Entry& entry : entries_) gathered += std::exp(entry.logit - max);
+    if (all || gathered > mass) return;
   }
 }
 
-// Halves the range in which the last token lies; what is before the range is summed once.
 template <typename Real>
 void Candidates<Real>::KeepMass(const MassLimit& limit, int64_t min_keep) {
   const Real max = Max();
   if (!filtered_) GatherMass(limit.mass);
   num_ranked_ = 0;
-  auto first = entries_.begin();
-  auto last = entries_.end();
-  for (double before = 0; first != last;) {
-    const auto middle = first + (last - first) / 2;
-    std::nth_element(first, middle, last, RankOrder());
-    const double mass = before + MassOf({first, middle + 1}, max);
-    if (limit.inclusive ? mass <= limit.mass : mass < limit.mass) {
-      before = mass;
-      first = middle + 1;
-    } else {
-      last = middle;
-    }
-  }
+  const auto first = FirstReaching(
+      entries_.begin(), entries_.end(), RankOrder(),
+      [&](const Entry& entry) { return std::exp(entry.logit - max); }, limit.mass, limit.inclusive);
   // `first` is the last one kept, unless even all of them stay below the limit.
   if (first == entries_.end()) return;
   const Entry cut = *first;

@@ -2,10 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "sampling/row_math.h"
 
 namespace paceline {
 
@@ -47,6 +50,19 @@ class Candidates {
   Real Max();
   // Sum over survivors of exp(logit - Max()), in double; at least 1 unless all are masked.
   double Mass();
+  // Of the survivors' probabilities, in nats; 0 if all are masked.
+  double Entropy();
+
+  // Calls visit(id, logit) for every survivor.
+  template <typename Visit>
+  void ForEach(Visit visit) const {
+    for (const Entry& entry : filtered_ ? std::span<const Entry>(entries_) : std::span<const Entry>()) {
+      visit(entry.id, entry.logit);
+    }
+    for (int32_t id = 0; !filtered_ && id < vocab_size(); ++id) {
+      if (dense_[id] > -std::numeric_limits<Real>::infinity()) visit(id, dense_[id]);
+    }
+  }
 
   // Replaces each logit l by (l - Max()) / temperature, temperature > 0. Cannot overflow.
   void Temper(double temperature);
@@ -68,6 +84,19 @@ class Candidates {
   };
   void KeepMass(const MassLimit& limit, int64_t min_keep);
 
+  // Keeps the survivors for which keep(id, logit) is true; it must be for one at least.
+  template <typename Keep>
+  void KeepIf(Keep keep) {
+    std::vector<Entry> kept;
+    ForEach([&](int32_t id, Real logit) {
+      if (keep(id, logit)) kept.push_back({id, logit});
+    });
+    entries_ = std::move(kept);
+    num_ranked_ = 0;
+    filtered_ = true;
+    ForgetSums();
+  }
+
   // Keeps survivors with logit >= threshold, and at least the first `min_keep` of the rank order.
   void KeepAtLeast(Real threshold, int64_t min_keep);
 
@@ -78,7 +107,7 @@ class Candidates {
   Real ThresholdOf(int64_t count) const;
   void Gather(Real threshold);
   void GatherMass(double mass);
-  double MassOf(std::span<const Entry> entries, Real max) const;
+  const RowSums& Sums();
   void ForgetSums();
 
   std::vector<Real> dense_;
@@ -86,9 +115,9 @@ class Candidates {
   int64_t num_ranked_ = 0;  // The first entries that are in rank order, all before the rest.
   bool filtered_ = false;
   bool has_max_ = false;
-  bool has_mass_ = false;
+  bool has_sums_ = false;
   Real max_ = 0;
-  double mass_ = 0;
+  RowSums sums_;
 };
 
 extern template class Candidates<float>;

@@ -50,20 +50,47 @@ absl::Status ValidatePenalties(const SamplingOptions& options) {
   return Expect(options.penalty_last_n >= 0, "penalty_last_n", "0 or more", options.penalty_last_n);
 }
 
+absl::Status ValidateFilters(const SamplingOptions& options) {
+  PACELINE_RETURN_IF_ERROR(
+      Expect(options.top_k >= -1, "top_k", "0 or -1 (off), or 1 or more", options.top_k));
+  PACELINE_RETURN_IF_ERROR(Expect(options.top_p >= 0 && options.top_p <= 1, "top_p",
+                                  "a mass in [0, 1] (1 is off)", options.top_p));
+  PACELINE_RETURN_IF_ERROR(Expect(options.min_p >= 0 && options.min_p <= 1, "min_p",
+                                  "a share in [0, 1] (0 is off)", options.min_p));
+  PACELINE_RETURN_IF_ERROR(Expect(options.typical_p > 0 && options.typical_p <= 1, "typical_p",
+                                  "a mass in (0, 1] (1 is off)", options.typical_p));
+  PACELINE_RETURN_IF_ERROR(Expect(options.top_n_sigma >= 0 && std::isfinite(options.top_n_sigma),
+                                  "top_n_sigma", "0 (off) or a positive number",
+                                  options.top_n_sigma));
+  PACELINE_RETURN_IF_ERROR(Expect(options.epsilon_cutoff >= 0 && options.epsilon_cutoff < 1,
+                                  "epsilon_cutoff", "a probability in [0, 1) (0 is off)",
+                                  options.epsilon_cutoff));
+  PACELINE_RETURN_IF_ERROR(Expect(options.eta_cutoff >= 0 && options.eta_cutoff < 1, "eta_cutoff",
+                                  "a probability in [0, 1) (0 is off)", options.eta_cutoff));
+  return Expect(options.min_keep >= 1, "min_keep", "1 or more", options.min_keep);
+}
+
+absl::Status ValidateTemperature(const SamplingOptions& options) {
+  PACELINE_RETURN_IF_ERROR(Expect(options.temperature >= 0 && std::isfinite(options.temperature),
+                                  "temperature", "0 (greedy) or a positive number",
+                                  options.temperature));
+  PACELINE_RETURN_IF_ERROR(Expect(options.dynatemp_range >= 0 && std::isfinite(options.dynatemp_range),
+                                  "dynatemp_range", "0 (off) or a positive number",
+                                  options.dynatemp_range));
+  return Expect(options.dynatemp_exponent > 0 && std::isfinite(options.dynatemp_exponent),
+                "dynatemp_exponent", "a positive number", options.dynatemp_exponent);
+}
+
 }  // namespace
 
 absl::Status SamplingOptions::Validate(int32_t vocab_size) const {
   PACELINE_RETURN_IF_ERROR(Expect(vocab_size > 0, "vocab_size", "1 or more", vocab_size));
   PACELINE_RETURN_IF_ERROR(ValidateMasks(*this, vocab_size));
   PACELINE_RETURN_IF_ERROR(ValidatePenalties(*this));
-  PACELINE_RETURN_IF_ERROR(Expect(temperature >= 0 && std::isfinite(temperature), "temperature",
-                                  "0 (greedy) or a positive number", temperature));
-  PACELINE_RETURN_IF_ERROR(Expect(top_k >= -1, "top_k", "0 or -1 (off), or 1 or more", top_k));
-  PACELINE_RETURN_IF_ERROR(
-      Expect(top_p >= 0 && top_p <= 1, "top_p", "a mass in [0, 1] (1 is off)", top_p));
-  PACELINE_RETURN_IF_ERROR(
-      Expect(min_p >= 0 && min_p <= 1, "min_p", "a share in [0, 1] (0 is off)", min_p));
-  return Expect(min_keep >= 1, "min_keep", "1 or more", min_keep);
+  PACELINE_RETURN_IF_ERROR(Expect(no_repeat_ngram_size >= 0, "no_repeat_ngram_size",
+                                  "0 (off) or more", no_repeat_ngram_size));
+  PACELINE_RETURN_IF_ERROR(ValidateTemperature(*this));
+  return ValidateFilters(*this);
 }
 
 }  // namespace paceline

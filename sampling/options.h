@@ -24,6 +24,10 @@ enum class Ties { kRank, kValue };
 // Whether top-p keeps a token when the mass before it equals top_p exactly.
 enum class TopPCompare { kLess, kLessOrEqual };
 
+// Whether typical_p keeps all tokens as typical as the last one, as Hugging Face does, or exactly
+// those whose mass first exceeds it, as llama.cpp does.
+enum class TypicalMode { kHf, kLlama };
+
 // Off-values leave a row as it is, bit for bit.
 struct SamplingOptions {
   std::vector<std::pair<int32_t, double>> logit_bias;  // Added to logits; -inf bans. Empty is off.
@@ -36,11 +40,19 @@ struct SamplingOptions {
   double presence_penalty = 0.0;    // Subtracted once if the token was seen; 0 is off.
   PenaltyScope penalty_scope = PenaltyScope::kDefault;
   int32_t penalty_last_n = 64;  // Window of kLastN.
+  int32_t no_repeat_ngram_size = 0;  // No sequence of so many tokens comes twice; 0 is off.
   double temperature = 1.0;     // 0 is the argmax: every filter is then skipped. 1 is off.
+  double dynatemp_range = 0.0;  // Temperature moves by it with the row's entropy; 0 is off.
+  double dynatemp_exponent = 1.0;  // Of the entropy's share of its largest value.
+  double top_n_sigma = 0.0;  // Standard deviations below the largest logit kept; 0 is off.
   int32_t top_k = 0;            // Tokens kept; 0 and -1 are off.
   double top_p = 1.0;           // Mass kept; 1 is off. Holtzman et al. 2020.
   TopPCompare top_p_compare = TopPCompare::kLess;
   double min_p = 0.0;  // Share of the largest probability; 0 is off. Nguyen et al. 2024.
+  double typical_p = 1.0;  // Mass of the most typical tokens kept; 1 is off. Meister et al. 2023.
+  TypicalMode typical_mode = TypicalMode::kHf;
+  double epsilon_cutoff = 0.0;  // Smallest probability kept; 0 is off. Hewitt et al. 2022.
+  double eta_cutoff = 0.0;      // The same, less where the row is flat; 0 is off.
   Ties ties = Ties::kRank;
   int32_t min_keep = 1;  // Every filter leaves at least so many tokens.
 

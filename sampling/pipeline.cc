@@ -5,13 +5,17 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "sampling/cutoff.h"
 #include "sampling/logit_bias.h"
 #include "sampling/mask.h"
 #include "sampling/min_p.h"
+#include "sampling/no_repeat_ngram.h"
 #include "sampling/penalties.h"
 #include "sampling/temperature.h"
 #include "sampling/top_k.h"
+#include "sampling/top_n_sigma.h"
 #include "sampling/top_p.h"
+#include "sampling/typical_p.h"
 
 namespace paceline {
 
@@ -21,10 +25,15 @@ std::span<const Stage<Real>> DefaultOrder() {
       {"logit_bias", LogitBiasActive, ApplyLogitBias<Real>},
       {"mask", MaskActive, ApplyMask<Real>},
       {"penalties", PenaltiesActive, ApplyPenalties<Real>},
+      {"no_repeat_ngram", NoRepeatNgramActive, ApplyNoRepeatNgram<Real>},
       {"temperature", TemperatureActive, ApplyTemperature<Real>},
+      {"top_n_sigma", TopNSigmaActive, ApplyTopNSigma<Real>},
       {"top_k", TopKActive, ApplyTopK<Real>},
       {"top_p", TopPActive, ApplyTopP<Real>},
       {"min_p", MinPActive, ApplyMinP<Real>},
+      {"typical_p", TypicalPActive, ApplyTypicalP<Real>},
+      {"epsilon_cutoff", EpsilonCutoffActive, ApplyEpsilonCutoff<Real>},
+      {"eta_cutoff", EtaCutoffActive, ApplyEtaCutoff<Real>},
   };
   return kStages;
 }

@@ -163,6 +163,18 @@ void AddFilters(CLI::App& app, SamplingOptions& sampling) {
       With("keep the likeliest tokens up to this mass in [0, 1], 1 is off", sampling.top_p));
   add("--min-p", sampling.min_p, "SHARE",
       "keep tokens with at least this share of the likeliest one's (default 0: off)");
+  add("--typical-p,--typical", sampling.typical_p, "MASS",
+      "keep the most typical tokens up to this mass (default 1: off)");
+  add("--top-n-sigma,--top-nsigma", sampling.top_n_sigma, "N",
+      "keep logits within N standard deviations of the largest (default 0: off)");
+  add("--epsilon-cutoff", sampling.epsilon_cutoff, "P",
+      "keep tokens of at least this probability (default 0: off)");
+  add("--eta-cutoff", sampling.eta_cutoff, "P",
+      "the same, less where the model is unsure (default 0: off)");
+  add("--dynatemp-range", sampling.dynatemp_range, "D",
+      "temperature T - D .. T + D by the model's uncertainty (default 0: off)");
+  add("--dynatemp-exponent,--dynatemp-exp", sampling.dynatemp_exponent, "E",
+      With("power of the uncertainty", sampling.dynatemp_exponent));
 }
 
 void AddPenalties(CLI::App& app, GenerateOptions& options) {
@@ -176,6 +188,9 @@ void AddPenalties(CLI::App& app, GenerateOptions& options) {
       "subtracted from logits of tokens seen in the answer (default 0: off)");
   add("--frequency-penalty", sampling.frequency_penalty,
       "subtracted once a time the token was seen in the answer (default 0: off)");
+  AddNumber<int32_t>(app, "--no-repeat-ngram-size", sampling.no_repeat_ngram_size, "N",
+                     "no N tokens in a row come twice (default 0: off)")
+      ->group(kSampling);
   AddParsed(
       app, "--logit-bias", ParseLogitBias,
       [&](std::vector<std::pair<int32_t, double>> biases) {

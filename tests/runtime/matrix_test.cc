@@ -29,7 +29,7 @@ struct Ask {
 };
 const Ask kAsks[] = {
     {"temperature 0", [](auto& r) { r.sampling.temperature = 0; }},
-    {"temperature and filters", [](auto& r) { r.sampling.top_k = 3; }},
+    {"temperature, dynatemp", [](auto& r) { r.sampling.top_k = 3; }},
     {"logit bias", [](auto& r) { r.sampling.logit_bias = {{1, 0.5}}; }},
     {"repetition", [](auto& r) { r.sampling.repetition_penalty = 1.2; }},
     {"log-probabilities", [](auto& r) { r.num_logprobs = 2; }},

@@ -322,5 +322,73 @@ TEST(PipelineFloatTest, EditsBelowTheRangeMaskNothing) {
   }
 }
 
+// Each filter alone.
+std::vector<SamplingOptions> Filters() {
+  std::vector<SamplingOptions> filters(9);
+  filters[0].top_k = 2;
+  filters[1].top_p = 0.6;
+  filters[2].min_p = 0.3;
+  filters[3].typical_p = 0.5;
+  filters[4].typical_p = 0.5;
+  filters[4].typical_mode = TypicalMode::kLlama;
+  filters[5].epsilon_cutoff = 0.2;
+  filters[6].eta_cutoff = 0.3;
+  filters[7].top_n_sigma = 0.4;
+  filters[8].dynatemp_range = 1.0;
+  return filters;
+}
+
+// Logits in steps, so that some are equal; every third is masked.
+std::vector<double> SteppedLogits(int32_t vocab_size, uint64_t seed) {
+  std::vector<double> logits;
+  for (int32_t id = 0; id < vocab_size; ++id) {
+    const double u = TokenUniform({seed, 0}, {}, static_cast<uint32_t>(id));
+    logits.push_back(id % 3 == 1 ? -std::numeric_limits<double>::infinity() : std::floor(8 * u) / 2);
+  }
+  return logits;
+}
+
+// A filter keeps a masked token masked, the odds of what it keeps, and min_keep tokens where there
+// are so many.
+TEST(FilterTest, KeepsOddsMasksAndMinKeep) {
+  for (const int32_t vocab_size : {1, 2, 3, 111, 5000}) {
+    for (const int32_t min_keep : {1, 3}) {
+      for (SamplingOptions options : Filters()) {
+        options.min_keep = min_keep;
+        const std::vector<double> logits = SteppedLogits(vocab_size, 17);
+        auto pipeline = *Pipeline<double>::Create(options, vocab_size);
+        const auto row = pipeline.Apply(std::span<const double>(logits), RowContext());
+        ASSERT_THAT(row, IsOk());
+        const auto all = std::count_if(logits.begin(), logits.end(),
+                                       [](double logit) { return std::isfinite(logit); });
+        EXPECT_GE(row->NumSurvivors(), std::min<int64_t>(all, min_keep));
+        const int32_t best = row->Argmax();
+        for (int32_t id = 0; id < vocab_size; ++id) {
+          const double prob = row->Prob(id);
+          if (prob == 0 || options.dynatemp_range > 0) continue;
+          ASSERT_TRUE(std::isfinite(logits[id])) << id;
+          EXPECT_NEAR(prob / row->Prob(best), std::exp(logits[id] - logits[best]), 1e-12);
+        }
+      }
+    }
+  }
+}
+
+// A bigram that drafted ancestors complete is forbidden as one of committed tokens is.
+TEST(NoRepeatNgramTest, DraftedAncestorsCount) {
+  SamplingOptions options;
+  options.no_repeat_ngram_size = 2;
+  auto pipeline = *Pipeline<double>::Create(options, 4);
+  const std::vector<double> logits(4, 0.0);
+  const testing::History committed({0, 1}, {2, 0});
+  const testing::History drafted({0, 1}, {2}, {0});
+  for (const testing::History* history : {&committed, &drafted}) {
+    const auto row = pipeline.Apply(std::span<const double>(logits), history->Context());
+    ASSERT_THAT(row, IsOk());
+    EXPECT_EQ(row->Prob(1), 0);
+    EXPECT_NEAR(row->Prob(0), 1.0 / 3, 1e-12);
+  }
+}
+
 }  // namespace
 }  // namespace paceline

@@ -33,8 +33,7 @@ using Json = nlohmann::json;
 // Cases of stages that are not built, by the start of their names. A case that is neither named
 // here nor understood below fails.
 constexpr const char* kNotBuilt[] = {
-    "guidance/", "dynatemp/", "top_n_sigma/", "typical/", "epsilon/", "eta/", "top_h/", "xtc/",
-    "no_repeat_ngram/", "dry/", "mirostat2/", "grammar/", "pipeline/hf/", "pipeline/vllm/",
+    "guidance/", "top_h/", "xtc/", "dry/", "mirostat2/", "grammar/", "pipeline/hf/", "pipeline/vllm/",
     "pipeline/llama/", "pipeline/joint/", "top_k-top_p/joint", "refused/xtc-threshold-0",
     // Pipelines with some of the stages above.
     "pipeline/default/everything", "pipeline/default/greedy-ignores-filters"};
@@ -42,7 +41,7 @@ constexpr const char* kNotBuilt[] = {
 constexpr const char* kInBase[] = {"philox/", "stream/"};
 
 constexpr int kCases = 153;
-constexpr int kCasesNotBuilt = 66;
+constexpr int kCasesNotBuilt = 38;
 constexpr int kCasesInBase = 11;
 
 template <size_t kSize>
@@ -79,6 +78,8 @@ void SetOption(SamplingOptions& options, const std::string& name, const Json& va
     options.ties = value == "value" ? Ties::kValue : Ties::kRank;
   } else if (name == "top_p_compare") {
     options.top_p_compare = value == "le" ? TopPCompare::kLessOrEqual : TopPCompare::kLess;
+  } else if (name == "typical_mode") {
+    options.typical_mode = value == "llama" ? TypicalMode::kLlama : TypicalMode::kHf;
   } else if (name == "order") {
     SetOrder(options, value);
   } else if (name == "allowed_ids") {
@@ -89,6 +90,8 @@ void SetOption(SamplingOptions& options, const std::string& name, const Json& va
     options.eos_ids = value.get<std::vector<int32_t>>();
   } else if (name != "stage" && name != "vocab_size") {
     const std::map<std::string, int32_t*> integers = {{"min_tokens", &options.min_tokens},
+                                                      {"no_repeat_ngram_size",
+                                                       &options.no_repeat_ngram_size},
                                                       {"penalty_last_n", &options.penalty_last_n},
                                                       {"top_k", &options.top_k},
                                                       {"min_keep", &options.min_keep}};
@@ -97,6 +100,12 @@ void SetOption(SamplingOptions& options, const std::string& name, const Json& va
         {"frequency_penalty", &options.frequency_penalty},
         {"presence_penalty", &options.presence_penalty},
         {"temperature", &options.temperature},
+        {"dynatemp_range", &options.dynatemp_range},
+        {"dynatemp_exponent", &options.dynatemp_exponent},
+        {"top_n_sigma", &options.top_n_sigma},
+        {"typical_p", &options.typical_p},
+        {"epsilon_cutoff", &options.epsilon_cutoff},
+        {"eta_cutoff", &options.eta_cutoff},
         {"top_p", &options.top_p},
         {"min_p", &options.min_p}};
     if (const auto found = integers.find(name); found != integers.end()) {
@@ -182,6 +191,18 @@ class StageCasesTest : public ::testing::Test {
         EXPECT_NEAR(row->EntropyBits(), expected.template get<double>(), Tolerance(test));
       } else if (field == "max_entropy_bits") {
         EXPECT_NEAR(std::log2(row->vocab_size()), expected.template get<double>(), 1e-12);
+      } else if (field == "banned") {
+        for (int32_t id = 0; id < width; ++id) {
+          const auto banned = expected.template get<std::set<int32_t>>();
+          EXPECT_EQ(row->Prob(id) == 0, banned.contains(id)) << "id " << id;
+        }
+      } else if (field == "temperature") {
+        ExpectTemperature(RowOf<Real>(inputs), *row, expected.template get<double>());
+      } else if (field == "threshold") {
+        const auto plain = Apply(inputs, SamplingOptions(), vocab_size);
+        for (int32_t id = 0; id < width; ++id) {
+          EXPECT_EQ(row->Prob(id) > 0, plain->Prob(id) >= expected.template get<double>());
+        }
       } else if (field == "kept_mass") {
         const auto plain = Apply(inputs, SamplingOptions(), vocab_size);
         double mass = 0;
@@ -190,6 +211,19 @@ class StageCasesTest : public ::testing::Test {
       } else {
         ADD_FAILURE() << "expected field " << field << " is not compared";
       }
+    }
+  }
+
+  // The temperature that makes the odds of the kept tokens out of their logits; 0 keeps one.
+  static void ExpectTemperature(const std::vector<Real>& logits, const Distribution<Real>& row,
+                                double expected) {
+    const std::set<int32_t> kept = Kept(row);
+    ASSERT_EQ(expected == 0, kept.size() == 1);
+    const int32_t a = *kept.begin();
+    for (const int32_t b : kept) {
+      if (logits[a] == logits[b]) continue;
+      const double odds = std::log(row.Prob(a)) - std::log(row.Prob(b));
+      EXPECT_NEAR((logits[a] - logits[b]) / odds, expected, 1e-5);
     }
   }
 

@@ -83,7 +83,7 @@ RowOf<double> WarpedRows(uint64_t seed, SamplingOptions options) {
 }
 
 std::vector<SamplingOptions> Settings() {
-  std::vector<SamplingOptions> settings(4);
+  std::vector<SamplingOptions> settings(6);
   settings[0].repetition_penalty = 1.7;
   settings[0].frequency_penalty = 0.8;
   settings[0].presence_penalty = -0.4;
@@ -96,6 +96,12 @@ std::vector<SamplingOptions> Settings() {
   settings[3].top_p = 0.8;
   settings[3].bad_words = {{2, 1}, {3}};
   settings[3].logit_bias = {{1, 0.7}};
+  settings[4].no_repeat_ngram_size = 2;
+  settings[4].dynatemp_range = 0.5;
+  settings[4].typical_p = 0.8;
+  settings[5].top_n_sigma = 1.2;
+  settings[5].epsilon_cutoff = 0.1;
+  settings[5].eta_cutoff = 0.2;
   return settings;
 }
 
