@@ -1,10 +1,10 @@
 #include "models/language_model.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "base/bad_row.h"
 #include "base/status_macros.h"
 
 namespace paceline {
@@ -115,12 +115,8 @@ void BestLogit::Merge(const BestLogit& higher) {
 absl::StatusOr<int32_t> ForwardOutput::BestAmong(int64_t row, int32_t count) const {
   const BestLogit best =
       best_.empty() ? BestLogit::Of(Row(row).first(static_cast<size_t>(count)), 0) : best_[row];
-  if (best.bad_id >= 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(std::isnan(best.bad_value) ? "nan_logit" : "inf_logit", ": logits[", best.bad_id,
-                     "]: expected a finite number or -inf, got ", best.bad_value));
-  }
-  if (best.id < 0) return absl::FailedPreconditionError("no_token_left: every token is masked");
+  if (best.bad_id >= 0) return BadLogit(best.bad_id, best.bad_value);
+  if (best.id < 0) return NoTokenLeft();
   return best.id;
 }
 

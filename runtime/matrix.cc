@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "verify/rules.h"
 
 namespace paceline {
 namespace {
@@ -16,6 +15,12 @@ constexpr Cell kF{Verdict::kLossy};
 constexpr Cell kNo{Verdict::kNone};
 constexpr Cell X(int note) { return {Verdict::kRefused, note}; }
 
+struct RuleGroupInfo {
+  std::string_view letter;
+  std::string_view rules;  // Names, and under which condition.
+};
+
+// In the order of RuleGroup.
 constexpr RuleGroupInfo kGroups[kNumRuleGroups] = {
     {"G", "greedy, match, walk; standard on a deterministic chain"},
     {"S", "standard"},
@@ -182,27 +187,15 @@ std::string NoteLines() {
 
 }  // namespace
 
-std::span<const RuleGroupInfo, kNumRuleGroups> RuleGroups() { return kGroups; }
 std::span<const Feature> Features() { return kFeatures; }
 std::span<const MatrixNote> MatrixNotes() { return kNotes; }
 
 RuleGroup GroupOf(const GenerationRequest& request) {
-  const std::string& rule = request.speculation.verify;
   if (request.sampling.temperature == 0) return RuleGroup::kTargetDraws;
-  const bool deterministic = request.speculation.draft == DraftKind::kNgram ||
-                             request.speculation.draft == DraftKind::kNone;
-  if (rule == "standard") {
-    return deterministic ? RuleGroup::kTargetDraws : RuleGroup::kStandard;
-  }
-  if (rule == "block" || rule == "traversal") return RuleGroup::kBlock;
-  if (rule == "rrs" || rule == "k-seq" || rule == "sampled-first" || rule == "spechub") {
-    return RuleGroup::kCandidates;
-  }
-  if (rule == "coupled") return RuleGroup::kCoupled;
-  const auto rules = Rules();
-  const auto lossy = [&](const Rule& r) { return r.name == rule && !r.lossless; };
-  return std::any_of(rules.begin(), rules.end(), lossy) ? RuleGroup::kLossy
-                                                        : RuleGroup::kTargetDraws;
+  const RuleGroup group = (*FindRule(request.speculation.verify))->group;
+  const DraftKind draft = request.speculation.draft;
+  const bool sampled = draft == DraftKind::kModel || draft == DraftKind::kEarlyExit;
+  return group == RuleGroup::kStandard && !sampled ? RuleGroup::kTargetDraws : group;
 }
 
 absl::Status CheckMatrix(const GenerationRequest& request) {

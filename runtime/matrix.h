@@ -3,22 +3,14 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
 #include "runtime/request.h"
+#include "verify/rules.h"
 
 namespace paceline {
-
-// Columns: rules that treat every feature alike.
-enum class RuleGroup { kTargetDraws, kStandard, kBlock, kCandidates, kCoupled, kLossy };
-inline constexpr int kNumRuleGroups = 6;
-
-struct RuleGroupInfo {
-  std::string_view letter;
-  std::string_view rules;  // Names, and under which condition.
-};
-std::span<const RuleGroupInfo, kNumRuleGroups> RuleGroups();
 
 enum class Verdict {
   kExact,    // The emitted tokens follow the target's processed distribution.
@@ -49,8 +41,8 @@ struct MatrixNote {
 };
 std::span<const MatrixNote> MatrixNotes();
 
-// The column that judges a request: greedy at temperature 0, the target's own draws where the
-// draft is deterministic and the rule reads no q.
+// The column that judges a request whose rule there is: the target's own draws at temperature 0, and
+// under `standard` where nothing is drawn from q.
 RuleGroup GroupOf(const GenerationRequest& request);
 
 // OK if every feature that `request` asks for is honoured. Otherwise the code and message of the

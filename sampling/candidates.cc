@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "base/bad_row.h"
 #include "sampling/row_math.h"
 #include "sampling/selection.h"
 
@@ -25,12 +26,6 @@ struct RankOrder {
     return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
   }
 };
-
-absl::Status BadLogit(int64_t id, double logit) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(std::isnan(logit) ? "nan_logit" : "inf_logit", ": logits[", id,
-                   "]: expected a finite number or -inf, got ", logit));
-}
 
 }  // namespace
 
@@ -148,11 +143,12 @@ void Candidates<Real>::Temper(double temperature) {
     // A divisor that underflowed to 0 in this precision leaves the maxima alone.
     return logit == max ? Real{0} : (logit - max) / divisor;
   };
-  for (Entry& entry : entries_) entry.logit = temper(entry.logit);
-  num_ranked_ = 0;  // Logits that differed may be equal now, and rank by id.
-  if (!filtered_) {
+  if (filtered_) {
+    for (Entry& entry : entries_) entry.logit = temper(entry.logit);
+  } else {
     for (Real& logit : dense_) logit = temper(logit);
   }
+  num_ranked_ = 0;  // Logits that differed may be equal now, and rank by id.
   max_ = 0;
   has_sums_ = false;
 }
@@ -224,11 +220,9 @@ std::span<const typename Candidates<Real>::Entry> Candidates<Real>::Ranked(int64
 
 template <typename Real>
 void Candidates<Real>::KeepRanked(int64_t count) {
-  Ranked(count);
+  entries_.resize(Ranked(count).size());
+  num_ranked_ = std::ssize(entries_);
   filtered_ = true;
-  if (count >= std::ssize(entries_)) return;
-  entries_.resize(count);
-  num_ranked_ = count;
   ForgetSums();
 }
 
@@ -238,10 +232,8 @@ template <typename Real>
 void Candidates<Real>::GatherMass(double mass) {
   const Real max = Max();
   for (Real depth = 6;; depth *= 2) {
-    const Real threshold = std::max(max - depth, std::numeric_limits<Real>::lowest());
-    Gather(threshold);
-    const bool all = depth > 1000 || threshold == std::numeric_limits<Real>::lowest();
-    if (all) Gather(std::numeric_limits<Real>::lowest());
+    const bool all = depth > 1000;
+    Gather(all ? std::numeric_limits<Real>::lowest() : max - depth);
     double gathered = 0;
     for (const Entry& entry : entries_) gathered += std::exp(entry.logit - max);
     if (all || gathered > mass) return;
@@ -285,6 +277,12 @@ void Candidates<Real>::KeepAtLeast(Real threshold, int64_t min_keep) {
   entries_.erase(end, entries_.end());
   num_ranked_ = std::min(num_ranked_, std::ssize(entries_));
   ForgetSums();
+}
+
+template <typename Real>
+void Candidates<Real>::KeepShare(double share, int64_t min_keep) {
+  constexpr double kEqualLogit = 1e-7;
+  KeepAtLeast(static_cast<Real>(Max() + std::log(share) - kEqualLogit), min_keep);
 }
 
 template class Candidates<float>;

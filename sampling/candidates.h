@@ -56,10 +56,11 @@ class Candidates {
   // Calls visit(id, logit) for every survivor.
   template <typename Visit>
   void ForEach(Visit visit) const {
-    for (const Entry& entry : filtered_ ? std::span<const Entry>(entries_) : std::span<const Entry>()) {
-      visit(entry.id, entry.logit);
+    if (filtered_) {
+      for (const Entry& entry : entries_) visit(entry.id, entry.logit);
+      return;
     }
-    for (int32_t id = 0; !filtered_ && id < vocab_size(); ++id) {
+    for (int32_t id = 0; id < vocab_size(); ++id) {
       if (dense_[id] > -std::numeric_limits<Real>::infinity()) visit(id, dense_[id]);
     }
   }
@@ -99,6 +100,10 @@ class Candidates {
 
   // Keeps survivors with logit >= threshold, and at least the first `min_keep` of the rank order.
   void KeepAtLeast(Real threshold, int64_t min_keep);
+
+  // Keeps survivors with at least `share` of the largest probability, else as KeepAtLeast. A share
+  // within 1e-7 of it, relatively, counts as reaching it: float32 logits are no more exact.
+  void KeepShare(double share, int64_t min_keep);
 
  private:
   template <typename Input>

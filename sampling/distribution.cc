@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "absl/strings/str_cat.h"
+#include "base/bad_row.h"
 #include "sampling/draw.h"
 
 namespace paceline {
@@ -19,7 +20,7 @@ template <typename Real>
 absl::StatusOr<Distribution<Real>> Distribution<Real>::Softmax(Candidates<Real>& candidates) {
   const Real max = candidates.Max();
   if (!(max > -std::numeric_limits<Real>::infinity())) {
-    return absl::FailedPreconditionError("no_token_left: every token is masked");
+    return NoTokenLeft();
   }
   Distribution row;
   row.vocab_size_ = candidates.vocab_size();

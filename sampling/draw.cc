@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "base/bad_row.h"
 #include "base/status_macros.h"
 #include "sampling/row_math.h"
 
@@ -52,7 +53,7 @@ absl::Status CheckWeights(std::span<const double> weights) {
     positive |= weights[i] > 0;
   }
   if (positive) return absl::OkStatus();
-  return absl::FailedPreconditionError("no_token_left: every token is masked");
+  return NoTokenLeft();
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/bad_row.h"
 #include "base/status_macros.h"
 #include "sampling/cutoff.h"
 #include "sampling/logit_bias.h"
@@ -74,7 +75,7 @@ absl::StatusOr<Distribution<Real>> Pipeline<Real>::Run(const RowContext& context
   const auto row = candidates_.dense();
   const auto best = std::max_element(row.begin(), row.end());
   if (!(*best > -std::numeric_limits<Real>::infinity())) {
-    return absl::FailedPreconditionError("no_token_left: every token is masked");
+    return NoTokenLeft();
   }
   return Distribution<Real>::OneHot(static_cast<int32_t>(best - row.begin()), vocab_size_);
 }

@@ -36,13 +36,13 @@ std::string_view DecisionName(Decision decision) {
 
 std::span<const Rule> Rules() {
   static constexpr Rule kRules[] = {
-      {"standard", "accept with min(1, p/q), redraw from the residual", true, false, false,
+      {"standard", RuleGroup::kStandard, "accept with min(1, p/q), redraw from the residual", true, false, false,
        VerifyStandard<float>, VerifyStandard<double>},
-      {"block", "judge the draft as a whole: never shorter than standard", true, false, false,
+      {"block", RuleGroup::kBlock, "judge the draft as a whole: never shorter than standard", true, false, false,
        VerifyBlock<float>, VerifyBlock<double>},
-      {"match", "the target draws; a draft is accepted while equal", true, true, true,
+      {"match", RuleGroup::kTargetDraws, "the target draws; a draft is accepted while equal", true, true, true,
        VerifyMatch<float>, VerifyMatch<double>},
-      {"greedy", "the target's argmax; a draft is accepted while equal", true, true, true,
+      {"greedy", RuleGroup::kTargetDraws, "the target's argmax; a draft is accepted while equal", true, true, true,
        VerifyGreedy<float>, VerifyGreedy<double>},
   };
   return kRules;

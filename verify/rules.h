@@ -9,8 +9,13 @@
 
 namespace paceline {
 
+// Rules that treat every setting alike: a column of the matrix (algorithms H).
+enum class RuleGroup { kTargetDraws, kStandard, kBlock, kCandidates, kCoupled, kLossy };
+inline constexpr int kNumRuleGroups = 6;
+
 struct Rule {
   std::string_view name;  // As in options, telemetry and JSON.
+  RuleGroup group;
   std::string_view summary;
   bool lossless;   // The emitted tokens follow the target's law exactly.
   bool invariant;  // One seed gives the same tokens whatever the draft.

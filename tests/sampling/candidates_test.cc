@@ -159,6 +159,17 @@ TYPED_TEST(CandidatesTest, RankedAgreesWhereSamplesMislead) {
   }
 }
 
+// Also where the row has just as many large values as are asked for.
+TYPED_TEST(CandidatesTest, MassIsThatOfWhatWasKept) {
+  std::vector<TypeParam> logits(49152, 0);
+  for (int32_t i = 0; i < 64; ++i) logits[i * 48] = 2;
+  auto candidates = Assigned(logits);
+  EXPECT_NEAR(candidates.Mass(), 64 + (49152 - 64) * std::exp(-2.0), 1e-2);
+  candidates.KeepRanked(64);
+  EXPECT_EQ(candidates.NumSurvivors(), 64);
+  EXPECT_NEAR(candidates.Mass(), 64, 1e-9);
+}
+
 // Ranks are those of the row as it is: an edit after a look counts.
 TYPED_TEST(CandidatesTest, EditsAfterALookChangeTheRanks) {
   std::vector<TypeParam> logits = TiedLogits<TypeParam>(49152, 5);
