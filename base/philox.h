@@ -34,6 +34,8 @@ struct NoiseAddress {
   uint8_t offset =
       0;  // Position minus the committed length at the start of the round; 0 for kToken.
   uint16_t sub = 0;
+
+  bool operator==(const NoiseAddress&) const = default;
 };
 
 // Ten rounds of Philox4x32 on `counter` under `key`.

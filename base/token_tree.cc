@@ -31,6 +31,10 @@ int32_t TokenTree::MaxDepth() const {
   return deepest;
 }
 
+bool TokenTree::HasChildren(int32_t parent) const {
+  return std::find(parents.begin() + parent + 1, parents.end(), parent) != parents.end();
+}
+
 std::vector<int32_t> TokenTree::Children(int32_t parent) const {
   std::vector<int32_t> children;
   for (int32_t i = parent + 1; i < size(); ++i) {

@@ -33,6 +33,9 @@ struct TokenTree {
   // Length of the longest path from the root.
   int32_t MaxDepth() const;
 
+  // Whether `parent` (-1: the root) has a child.
+  bool HasChildren(int32_t parent) const;
+
   // Indices of the children of `parent` (-1: the root), in the order in which they were drafted.
   std::vector<int32_t> Children(int32_t parent) const;
 

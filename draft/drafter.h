@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "base/philox.h"
 #include "models/kv_cache.h"
+#include "sampling/draw.h"
 #include "sampling/history.h"
 #include "sampling/proposal.h"
 
@@ -21,6 +22,8 @@ struct DraftRequest {
   int32_t prompt_length = 0;
   const TokenCounts* counts = nullptr;
   StreamKey key;
+  DrawMethod draw = DrawMethod::kInverseCdf;
+  bool shared_noise = false;  // Drafts read the target's own token noise: rule `coupled` alone.
   SequenceId target_sequence = -1;  // For drafters that work in the target's own cache.
   int32_t max_tokens = 0;           // K of this round, at least 1; fewer is always allowed.
 };

@@ -23,12 +23,19 @@ struct Drawn {
   ProposalDist<float> row;
 };
 
-absl::StatusOr<Drawn> DrawFrom(std::span<const float> logits, const RowContext& context,
-                               Pipeline<float>& pipeline) {
+int32_t DrawToken(const Distribution<float>& row, const DraftRequest& request,
+                  const RowContext& context) {
+  NoiseAddress noise{context.position, Purpose::kDraft, context.offset, context.node};
+  if (request.shared_noise) noise = {context.position, Purpose::kToken};
+  if (request.draw == DrawMethod::kInverseCdf) return row.Draw(Uniform(request.key, noise));
+  return row.IdAt(GumbelIndex(row.probs(), row.ids(), request.key, noise));
+}
+
+absl::StatusOr<Drawn> DrawFrom(std::span<const float> logits, const DraftRequest& request,
+                               const RowContext& context, Pipeline<float>& pipeline) {
   PACELINE_ASSIGN_OR_RETURN(Distribution<float> row, pipeline.Apply(logits, context));
   if (pipeline.greedy()) return Drawn{row.Argmax(), ProposalDist<float>::Deterministic()};
-  const int32_t token = row.Draw(
-      Uniform(context.key, {context.position, Purpose::kDraft, context.offset, context.node}));
+  const int32_t token = DrawToken(row, request, context);
   return Drawn{token, ProposalDist<float>::Sampled(std::move(row))};
 }
 
@@ -48,7 +55,7 @@ absl::StatusOr<Proposal<float>> DrawChain(const DraftRequest& request, int32_t c
       PACELINE_ASSIGN_OR_RETURN(drawn.token, output.BestAmong(0, best_of));
     } else {
       PACELINE_ASSIGN_OR_RETURN(
-          drawn, DrawFrom(output.Row(0), ContextOf(request, drafted), pipeline));
+          drawn, DrawFrom(output.Row(0), request, ContextOf(request, drafted), pipeline));
     }
     proposal.tree.Add(proposal.tree.size() - 1, drawn.token);
     proposal.draft_rows.push_back(std::move(drawn.row));

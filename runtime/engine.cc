@@ -45,7 +45,12 @@ absl::Status CheckPrompt(const GenerationRequest& request, int32_t vocab_size,
 
 absl::StatusOr<const Rule*> RuleOf(const GenerationRequest& request) {
   PACELINE_ASSIGN_OR_RETURN(const Rule* rule, FindRule(request.speculation.verify));
-  if (request.sampling.temperature == 0) return FindRule("greedy");
+  if (request.sampling.temperature == 0) return rule->lossless ? FindRule("greedy") : rule;
+  const bool coupled = rule->group == RuleGroup::kCoupled;
+  if (coupled && request.sampling.draw == DrawMethod::kInverseCdf) {
+    return absl::InvalidArgumentError(
+        "draw: rule coupled expects gumbel, which is its default, got inverse_cdf");
+  }
   if (rule->name != "greedy") return rule;
   return absl::InvalidArgumentError(
       absl::StrCat("verify: rule greedy expects temperature 0, got ", request.sampling.temperature,

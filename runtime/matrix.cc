@@ -32,7 +32,8 @@ constexpr RuleGroupInfo kGroups[kNumRuleGroups] = {
 
 constexpr MatrixNote kNotes[] = {
     {1, absl::StatusCode::kInvalidArgument,
-     "require_exact: expected a lossless rule (standard, match, block, coupled), got a lossy one"},
+     "require_exact: expected a lossless rule (standard, block, match, coupled, rrs, traversal, ...), "
+     "got a lossy one"},
     {2, absl::StatusCode::kInvalidArgument,
      "invariant: expected a rule whose tokens do not depend on the draft (match, coupled; greedy at "
      "temperature 0; standard with a deterministic draft)"},
@@ -112,15 +113,18 @@ constexpr Feature kFeatures[] = {
      [](const GenerationRequest& request) {
        return request.speculation.draft == DraftKind::kNgram;
      }},
-    {"deterministic tree", {kE, X(8), X(8), X(8), X(8), kF}, "siblings were not drawn from q", kAll,
+    {"deterministic tree", {kE, X(8), X(8), X(8), X(8), kF}, "siblings were not drawn from q",
+     "drafters of trees", nullptr},
+    {"sampled tree", {kE, X(8), kE, kE, X(6), kF}, "walk and traversal", "drafters of trees",
      nullptr},
-    {"sampled tree", {kE, X(8), kE, kE, X(6), kF}, "walk and traversal", kAll, nullptr},
     {"sampled nodes dropped or ranked by their own probability",
      {kE, X(9), X(9), X(9), kE, kF}, "a biased choice where q enters the rule", kAll, nullptr},
     {"early stop on drawn tokens (draft_min keeps them)", {kE, kE, kE, kE, kE, kF},
      "the length is a stopping time of the draft", "", nullptr},
-    {"candidates without replacement", {kE, kNo, kE, kE, kNo, kF}, "not k-seq", kAll, nullptr},
-    {"mixed drafters, a candidate each", {kE, kNo, X(6), kE, X(6), kF}, "rrs alone", kAll, nullptr},
+    {"candidates without replacement", {kE, kNo, kE, kE, kNo, kF}, "not k-seq",
+     "drafters of candidates", nullptr},
+    {"mixed drafters, a candidate each", {kE, kNo, X(6), kE, X(6), kF}, "rrs alone",
+     "drafters of candidates", nullptr},
     {"sliding-window target", {kE, kE, kE, kE, kE, kF}, "windows go by position", kAll, nullptr},
     {"recurrent layers", {kE, kE, kE, X(11), kE, kF}, "chains, with snapshots of the state", kAll,
      nullptr},
@@ -191,8 +195,10 @@ std::span<const Feature> Features() { return kFeatures; }
 std::span<const MatrixNote> MatrixNotes() { return kNotes; }
 
 RuleGroup GroupOf(const GenerationRequest& request) {
-  if (request.sampling.temperature == 0) return RuleGroup::kTargetDraws;
   const RuleGroup group = (*FindRule(request.speculation.verify))->group;
+  if (request.sampling.temperature == 0 && group != RuleGroup::kLossy) {
+    return RuleGroup::kTargetDraws;
+  }
   const DraftKind draft = request.speculation.draft;
   const bool sampled = draft == DraftKind::kModel || draft == DraftKind::kEarlyExit;
   return group == RuleGroup::kStandard && !sampled ? RuleGroup::kTargetDraws : group;

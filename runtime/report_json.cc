@@ -46,6 +46,7 @@ void AddMeasures(const Telemetry& telemetry, Json& json) {
   json["total_variation"] = OrNull(telemetry.total_variation.Value());
   json["kl_divergence"] = OrNull(telemetry.kl_divergence.Value());
   json["num_infinite_kl"] = telemetry.num_infinite_kl;
+  json["deviation"] = OrNull(telemetry.deviation.Value());
   json["entropy_bits_raw"] = OrNull(telemetry.entropy_bits_raw.Value());
   json["entropy_bits_warped"] = OrNull(telemetry.entropy_bits_warped.Value());
   json["survivors"] = OrNull(telemetry.survivors.Value());

@@ -91,6 +91,10 @@ std::string ExpectedLines(const Telemetry& telemetry) {
   text += Line("observed", value,
                absl::StrCat("of the ", telemetry.expected_acceptance.count,
                             " judged tokens; the rest lay behind a refusal"));
+  if (telemetry.deviation.count > 0) {
+    text += Line("deviation", Fixed(telemetry.deviation.Value(), 4),
+                 "total variation of a judged token from the model's distribution, mean");
+  }
   return text + Line("entropy", absl::StrCat(Fixed(telemetry.entropy_bits_raw.Value(), 2),
                                              " bits of the model, ",
                                              Fixed(telemetry.entropy_bits_warped.Value(), 2),

@@ -59,6 +59,7 @@ absl::Status SpeculationOptions::Validate() const {
                                                    draft_min));
   }
   PACELINE_RETURN_IF_ERROR(FindRule(verify).status());
+  PACELINE_RETURN_IF_ERROR(rule.Validate());
   return ngram.Validate();
 }
 

@@ -33,6 +33,7 @@ struct SpeculationOptions {
   std::string verify = "standard";  // Rule by name. At temperature 0 every rule is `greedy`.
   NgramOptions ngram;
   int32_t exit_layers = 0;  // Layers of the early-exit draft; 0 takes two thirds.
+  RuleOptions rule;            // Settings of lossy rules.
   bool require_exact = false;  // Refuse a lossy rule.
   bool invariant = false;  // Refuse a rule whose tokens, for one seed, depend on the draft.
 

@@ -21,6 +21,11 @@ int32_t NodesWithin(const TokenTree& tree, int32_t depth) {
   return count;
 }
 
+DrawMethod DrawMethodOf(const GenerationRequest& request, const Rule& rule) {
+  const bool coupled = rule.group == RuleGroup::kCoupled;
+  return request.sampling.draw.value_or(coupled ? DrawMethod::kGumbel : DrawMethod::kInverseCdf);
+}
+
 }  // namespace
 
 std::vector<int32_t> EndIds(const GenerationRequest& request, const Vocabulary& vocabulary) {
@@ -37,7 +42,8 @@ Sequence::Sequence(Parts parts, SequenceId cache)
       committed_(parts_.request->prompt),
       prompt_length_(static_cast<int32_t>(committed_.size())),
       end_ids_(EndIds(*parts_.request, *parts_.vocabulary)),
-      randomness_(parts_.key),
+      draw_(DrawMethodOf(*parts_.request, *parts_.rule)),
+      randomness_(parts_.key, draw_),
       text_(parts_.request->stop) {
   counts_.AddPrompt(committed_);
   if (parts_.request->max_tokens == 0) Finish(FinishReason::kLength);
@@ -58,8 +64,9 @@ absl::Status Sequence::Draft() {
   proposal_ = Proposal<float>();
   const int32_t budget = DraftBudget();
   if (parts_.drafter == nullptr || budget == 0) return absl::OkStatus();
-  absl::StatusOr<Proposal<float>> proposal =
-      parts_.drafter->Propose({committed_, prompt_length_, &counts_, parts_.key, cache_, budget});
+  const bool shared_noise = parts_.rule->group == RuleGroup::kCoupled;
+  absl::StatusOr<Proposal<float>> proposal = parts_.drafter->Propose(
+      {committed_, prompt_length_, &counts_, parts_.key, draw_, shared_noise, cache_, budget});
   if (!proposal.ok()) return AsOurFault(proposal.status());
   PACELINE_RETURN_IF_ERROR(AsOurFault(proposal->Validate(parts_.vocabulary->size)));
   proposal_ = *std::move(proposal);
@@ -79,7 +86,8 @@ WarpedRows Sequence::RowsOver(WarpedRows::RawRow raw) {
 
 absl::StatusOr<VerifyOutcome> Sequence::Judge(WarpedRows& rows) {
   absl::StatusOr<VerifyOutcome> outcome =
-      parts_.rule->verify({proposal_, rows, randomness_, static_cast<uint32_t>(committed_.size())});
+      parts_.rule->verify({proposal_, rows, randomness_, static_cast<uint32_t>(committed_.size()),
+                           parts_.request->speculation.rule});
   if (!outcome.ok()) return AsOurFault(outcome.status());
   return outcome;
 }

@@ -94,6 +94,7 @@ class Sequence {
   int32_t prompt_length_;
   TokenCounts counts_;
   std::vector<int32_t> end_ids_;  // What ends this request.
+  DrawMethod draw_;
   StreamRandomness randomness_;
   TextStreamer text_;
   Proposal<float> proposal_;

@@ -45,6 +45,7 @@ void Telemetry::AddRound(int32_t num_drafted, int32_t depth, int32_t num_accepte
 
 void Telemetry::AddJudged(const JudgedRow& row) {
   expected_acceptance.Add(row.expected_acceptance);
+  if (!std::isnan(row.deviation)) deviation.Add(row.deviation);
   if (std::isnan(row.total_variation)) return;
   total_variation.Add(row.total_variation);
   if (std::isinf(row.kl)) {
@@ -68,6 +69,7 @@ void Telemetry::Merge(const Telemetry& other) {
   total_variation.Merge(other.total_variation);
   kl_divergence.Merge(other.kl_divergence);
   num_infinite_kl += other.num_infinite_kl;
+  deviation.Merge(other.deviation);
   entropy_bits_raw.Merge(other.entropy_bits_raw);
   entropy_bits_warped.Merge(other.entropy_bits_warped);
   survivors.Merge(other.survivors);

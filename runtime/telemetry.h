@@ -45,6 +45,7 @@ struct Telemetry {
   Mean total_variation;      // Over judged sampled rows.
   Mean kl_divergence;        // Nats, over judged sampled rows where it is finite.
   int64_t num_infinite_kl = 0;
+  Mean deviation;  // Of lossy rules: total variation of the emitted token from the target's row.
   Mean entropy_bits_raw;     // Over judged rows: of the model's row,
   Mean entropy_bits_warped;  // and of the row after every stage.
   Mean survivors;            // Tokens with a positive probability after every stage.

@@ -83,11 +83,17 @@ absl::StatusOr<Distribution<Real>> Distribution<Real>::FromProbs(std::span<const
 }
 
 template <typename Real>
-Real Distribution<Real>::Prob(int32_t id) const {
-  if (id < 0 || id >= vocab_size_) return 0;
-  if (ids_.empty()) return probs_[id];
+int64_t Distribution<Real>::IndexOf(int32_t id) const {
+  if (id < 0 || id >= vocab_size_) return -1;
+  if (ids_.empty()) return id;
   const auto found = std::lower_bound(ids_.begin(), ids_.end(), id);
-  return found != ids_.end() && *found == id ? probs_[found - ids_.begin()] : 0;
+  return found != ids_.end() && *found == id ? found - ids_.begin() : -1;
+}
+
+template <typename Real>
+Real Distribution<Real>::Prob(int32_t id) const {
+  const int64_t index = IndexOf(id);
+  return index < 0 ? 0 : probs_[index];
 }
 
 template <typename Real>
@@ -116,39 +122,12 @@ int64_t Distribution<Real>::NumSurvivors() const {
 }
 
 template <typename Real>
-template <typename Visit>
-void Distribution<Real>::Merge(const Distribution& draft, Visit visit) const {
-  if (ids_.empty() && draft.ids_.empty()) {
-    for (size_t id = 0; id < probs_.size(); ++id) {
-      visit(static_cast<int32_t>(id), static_cast<double>(probs_[id]),
-            static_cast<double>(draft.probs_[id]));
-    }
-    return;
-  }
-  size_t i = 0;
-  size_t j = 0;
-  while (i < probs_.size() || j < draft.probs_.size()) {
-    const int32_t mine = i < probs_.size() ? IdAt(i) : std::numeric_limits<int32_t>::max();
-    const int32_t theirs =
-        j < draft.probs_.size() ? draft.IdAt(j) : std::numeric_limits<int32_t>::max();
-    const double target_prob = mine <= theirs ? probs_[i++] : 0;
-    const double draft_prob = theirs <= mine ? draft.probs_[j++] : 0;
-    visit(std::min(mine, theirs), target_prob, draft_prob);
-  }
-}
-
-template <typename Real>
-WeightedTokens Distribution<Real>::ScaledResidual(double scale, const Distribution& draft) const {
-  WeightedTokens residual;
-  residual.weights.reserve(probs_.size());
-  Merge(draft, [&](int32_t id, double target_prob, double draft_prob) {
-    const double weight = std::max(scale * target_prob - draft_prob, 0.0);
-    if (weight <= 0) return;
-    residual.ids.push_back(id);
-    residual.weights.push_back(weight);
-    residual.total += weight;
+double Distribution<Real>::DividedOverlap(double divisor, const Distribution& draft) const {
+  double overlap = 0;
+  Merge(draft, [&](int32_t, double target_prob, double draft_prob) {
+    overlap += std::min(target_prob / divisor, draft_prob);
   });
-  return residual;
+  return overlap;
 }
 
 template <typename Real>

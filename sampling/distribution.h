@@ -1,7 +1,9 @@
 // A probability row, dense or sparse, and what rules ask of it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <vector>
@@ -11,14 +13,6 @@
 #include "sampling/row_math.h"
 
 namespace paceline {
-
-// Non-negative weights of some tokens, not normalised. `ids` is empty where every token has a
-// weight.
-struct WeightedTokens {
-  std::vector<int32_t> ids;
-  std::vector<double> weights;
-  double total = 0;
-};
 
 // What two rows have in common and what they do not.
 struct Divergence {
@@ -55,25 +49,29 @@ class Distribution {
     return ids_.empty() ? static_cast<int32_t>(index) : ids_[index];
   }
 
+  // Entry of token `id` in probs(); -1 if it has none.
+  int64_t IndexOf(int32_t id) const;
+
   Real Prob(int32_t id) const;   // 0 for ids outside the vocabulary.
   int32_t Draw(double u) const;  // Inverse CDF over ids ascending; u in [0, 1).
   int32_t Argmax() const;        // Ties to the lowest id.
   double EntropyBits() const;
   int64_t NumSurvivors() const;  // Tokens with a positive probability.
 
-  // max(scale * p - draft, 0) in double, from the rows as they are.
-  WeightedTokens ScaledResidual(double scale, const Distribution& draft) const;
+  // sum min(p / divisor, q), where p is this row and q is `draft`.
+  double DividedOverlap(double divisor, const Distribution& draft) const;
 
   // Compares this row p with `draft`, q.
   Divergence DivergenceFrom(const Distribution& draft) const;
+
+  // Calls visit(id, p, q) for every id at which this row p or `draft`, q, has an entry, ids ascending.
+  template <typename Visit>
+  void Merge(const Distribution& draft, Visit visit) const;
 
   // All probabilities, for tests and reports.
   std::vector<Real> Dense() const;
 
  private:
-  // Calls visit(id, p, q) for every id at which one of the rows has an entry, ids ascending.
-  template <typename Visit>
-  void Merge(const Distribution& draft, Visit visit) const;
   // From exponentials in probs_ to probabilities.
   void Normalise(const RowSums& sums);
 
@@ -82,6 +80,28 @@ class Distribution {
   std::vector<Real> probs_;
   std::optional<double> entropy_bits_;  // Known where the row was made from logits.
 };
+
+template <typename Real>
+template <typename Visit>
+void Distribution<Real>::Merge(const Distribution& draft, Visit visit) const {
+  if (ids_.empty() && draft.ids_.empty()) {
+    for (size_t id = 0; id < probs_.size(); ++id) {
+      visit(static_cast<int32_t>(id), static_cast<double>(probs_[id]),
+            static_cast<double>(draft.probs_[id]));
+    }
+    return;
+  }
+  size_t i = 0;
+  size_t j = 0;
+  while (i < probs_.size() || j < draft.probs_.size()) {
+    const int32_t mine = i < probs_.size() ? IdAt(i) : std::numeric_limits<int32_t>::max();
+    const int32_t theirs =
+        j < draft.probs_.size() ? draft.IdAt(j) : std::numeric_limits<int32_t>::max();
+    const double target_prob = mine <= theirs ? probs_[i++] : 0;
+    const double draft_prob = theirs <= mine ? draft.probs_[j++] : 0;
+    visit(std::min(mine, theirs), target_prob, draft_prob);
+  }
+}
 
 extern template class Distribution<float>;
 extern template class Distribution<double>;

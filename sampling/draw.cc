@@ -43,6 +43,26 @@ int64_t InverseCdfOf(std::span<const Real> weights, double u) {
   return -1;
 }
 
+// The largest weight / -log(u), whose logarithm is the Gumbel key.
+template <typename Real>
+int64_t GumbelIndexOf(std::span<const Real> weights, std::span<const int32_t> ids,
+                      const StreamKey& key, const NoiseAddress& address) {
+  int64_t best = -1;
+  double best_ratio = 0;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    if (!(weights[i] > 0)) continue;
+    const auto id = static_cast<uint32_t>(ids.empty() ? i : ids[i]);
+    const double u = TokenUniform(key, address, id);
+    // -log(u) >= 1 - u: most tokens are out without a logarithm.
+    if (best >= 0 && weights[i] <= best_ratio * (1 - u)) continue;
+    const double ratio = weights[i] / -std::log(u);
+    if (best >= 0 && ratio <= best_ratio) continue;
+    best_ratio = ratio;
+    best = static_cast<int64_t>(i);
+  }
+  return best;
+}
+
 absl::Status CheckWeights(std::span<const double> weights) {
   bool positive = false;
   for (size_t i = 0; i < weights.size(); ++i) {
@@ -60,6 +80,15 @@ absl::Status CheckWeights(std::span<const double> weights) {
 
 int64_t InverseCdf(std::span<const float> weights, double u) { return InverseCdfOf(weights, u); }
 int64_t InverseCdf(std::span<const double> weights, double u) { return InverseCdfOf(weights, u); }
+
+int64_t GumbelIndex(std::span<const float> weights, std::span<const int32_t> ids,
+                    const StreamKey& key, const NoiseAddress& address) {
+  return GumbelIndexOf(weights, ids, key, address);
+}
+int64_t GumbelIndex(std::span<const double> weights, std::span<const int32_t> ids,
+                    const StreamKey& key, const NoiseAddress& address) {
+  return GumbelIndexOf(weights, ids, key, address);
+}
 
 absl::StatusOr<int32_t> DrawToken(std::span<const double> weights, double u) {
   if (!(u >= 0 && u < 1)) {

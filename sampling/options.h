@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "sampling/draw.h"
 
 namespace paceline {
 
@@ -53,6 +55,7 @@ struct SamplingOptions {
   TypicalMode typical_mode = TypicalMode::kHf;
   double epsilon_cutoff = 0.0;  // Smallest probability kept; 0 is off. Hewitt et al. 2022.
   double eta_cutoff = 0.0;      // The same, less where the row is flat; 0 is off.
+  std::optional<DrawMethod> draw;  // Unset: Gumbel noise under rule `coupled`, else one number.
   Ties ties = Ties::kRank;
   int32_t min_keep = 1;  // Every filter leaves at least so many tokens.
 

@@ -13,13 +13,43 @@ std::set<int32_t> ExpandedNodes(const TokenTree& tree) {
   return {tree.parents.begin(), tree.parents.end()};
 }
 
+// What draft_rows[index], the children of one node, lacks; OK if nothing.
+template <typename Real>
+absl::Status CheckRows(const ProposalDist<Real>& draft, const std::vector<int32_t>& children,
+                       size_t index, int32_t vocab_size) {
+  const auto error = [&](const auto&... parts) {
+    return absl::InvalidArgumentError(absl::StrCat("draft_rows[", index, "]: expected ", parts...));
+  };
+  const size_t num_children = children.size();
+  const bool needs_row = draft.kind() != ProposalDist<Real>::Kind::kCertainFirst ||
+                         num_children > static_cast<size_t>(draft.num_certain());
+  for (const Distribution<Real>& row : draft.rows()) {
+    if (needs_row && row.vocab_size() != vocab_size) {
+      return error(vocab_size, " entries, got ", row.vocab_size());
+    }
+  }
+  if (draft.kind() == ProposalDist<Real>::Kind::kCertainFirst) {
+    const auto certain = static_cast<size_t>(std::max(draft.num_certain(), 0));
+    if (num_children == certain || num_children == certain + 1) return absl::OkStatus();
+    return error(certain, " certain children and at most one drawn, got ", num_children);
+  }
+  if (draft.kind() != ProposalDist<Real>::Kind::kIndependent) return absl::OkStatus();
+  if (draft.rows().size() != 1 && draft.rows().size() != draft.draws().size()) {
+    return error("one row, or one for each of ", draft.draws().size(), " draws, got ",
+                 draft.rows().size());
+  }
+  const std::set<int32_t> drawn(draft.draws().begin(), draft.draws().end());
+  if (drawn == std::set<int32_t>(children.begin(), children.end())) return absl::OkStatus();
+  return error("draws of each of the ", num_children, " children and of nothing else");
+}
+
 }  // namespace
 
 template <typename Real>
-const ProposalDist<Real>& Proposal<Real>::RowOf(int32_t node) const {
-  if (tree.IsChain()) return draft_rows[node + 1];
+size_t Proposal<Real>::IndexOf(int32_t node) const {
+  if (tree.IsChain()) return node + 1;
   const std::set<int32_t> expanded = ExpandedNodes(tree);
-  return draft_rows[std::distance(expanded.begin(), expanded.find(node))];
+  return std::distance(expanded.begin(), expanded.find(node));
 }
 
 template <typename Real>
@@ -44,12 +74,11 @@ absl::Status Proposal<Real>::Validate(int32_t vocab_size) const {
     return absl::InvalidArgumentError(absl::StrCat(
         "draft_rows: expected ", expected, " rows, one an expanded node, got ", draft_rows.size()));
   }
-  for (size_t i = 0; i < draft_rows.size(); ++i) {
-    if (!draft_rows[i].deterministic() && draft_rows[i].row().vocab_size() != vocab_size) {
-      return absl::InvalidArgumentError(absl::StrCat("draft_rows[", i, "]: expected ", vocab_size,
-                                                     " entries, got ",
-                                                     draft_rows[i].row().vocab_size()));
-    }
+  size_t index = 0;
+  for (const int32_t node : ExpandedNodes(tree)) {
+    PACELINE_RETURN_IF_ERROR(
+        CheckRows(draft_rows[index], tree.Children(node), index, vocab_size));
+    ++index;
   }
   return absl::OkStatus();
 }

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -10,27 +12,62 @@
 
 namespace paceline {
 
-// The proposal distribution of one expanded node: the row its children were really drawn from,
-// after every change, or nothing where they were picked by a deterministic choice (argmax, lookup).
+// How the children of one expanded node were chosen, and the rows they were really drawn from, after
+// every change: temperature, filters, mask, reduced vocabulary, argmax (algorithms B.5).
 template <typename Real>
 class ProposalDist {
  public:
-  // Children were picked, not drawn: q is one-hot at each.
-  static ProposalDist Deterministic() { return ProposalDist(); }
-  // Children were drawn from `row`.
+  enum class Kind {
+    kPicked,              // A function of the prefix (argmax, lookup, top-k): q is one-hot at each.
+    kWithoutReplacement,  // Child j drawn from the row with the children before it zeroed.
+    kIndependent,         // Draws that do not know of each other; the same token may come again.
+    kCertainFirst,        // The first children picked, the one behind them, if any, drawn.
+  };
+
+  static ProposalDist Deterministic() { return ProposalDist(Kind::kPicked); }
+
+  // Children drawn from `row` in node order: one, or several without replacement.
   static ProposalDist Sampled(Distribution<Real> row) {
-    ProposalDist dist;
-    dist.deterministic_ = false;
-    dist.row_ = std::move(row);
+    return ProposalDist(Kind::kWithoutReplacement, {std::move(row)});
+  }
+
+  // draws[j] is the child that the j-th draw gave, a node of the tree. A token that came again names
+  // the child it made first, since siblings are distinct. One row for all draws (with replacement),
+  // or one for each (a candidate from each of several drafters).
+  static ProposalDist Independent(std::vector<Distribution<Real>> rows,
+                                  std::vector<int32_t> draws) {
+    ProposalDist dist(Kind::kIndependent, std::move(rows));
+    dist.draws_ = std::move(draws);
     return dist;
   }
 
-  bool deterministic() const { return deterministic_; }
-  const Distribution<Real>& row() const { return row_; }  // Empty if deterministic.
+  // The first `num_certain` children were picked. If there is one more it was drawn from `row`, which
+  // may be empty if there is not.
+  static ProposalDist CertainFirst(int32_t num_certain, Distribution<Real> row) {
+    ProposalDist dist(Kind::kCertainFirst, {std::move(row)});
+    dist.num_certain_ = num_certain;
+    return dist;
+  }
+
+  Kind kind() const { return kind_; }
+  bool deterministic() const { return kind_ == Kind::kPicked; }
+  // The row of the first draw, and of the j-th. Not for picked children.
+  const Distribution<Real>& row() const { return rows_.front(); }
+  const Distribution<Real>& row(size_t draw) const {
+    return rows_[rows_.size() == 1 ? 0 : draw];
+  }
+  std::span<const Distribution<Real>> rows() const { return rows_; }
+  std::span<const int32_t> draws() const { return draws_; }  // kIndependent only.
+  int32_t num_certain() const { return num_certain_; }       // kCertainFirst only.
 
  private:
-  bool deterministic_ = true;
-  Distribution<Real> row_;
+  explicit ProposalDist(Kind kind, std::vector<Distribution<Real>> rows = {})
+      : kind_(kind), rows_(std::move(rows)) {}
+
+  Kind kind_;
+  std::vector<Distribution<Real>> rows_;
+  std::vector<int32_t> draws_;
+  int32_t num_certain_ = 0;
 };
 
 // A drafted tree. `draft_rows` has one entry for every expanded node (a node that has children) in
@@ -41,7 +78,9 @@ struct Proposal {
   std::vector<ProposalDist<Real>> draft_rows;
 
   // The row that the children of `node` (-1: the root) were drawn from; `node` must be expanded.
-  const ProposalDist<Real>& RowOf(int32_t node) const;
+  const ProposalDist<Real>& RowOf(int32_t node) const { return draft_rows[IndexOf(node)]; }
+  // Its place in draft_rows.
+  size_t IndexOf(int32_t node) const;
 
   // True if no token was drawn from a row.
   bool deterministic() const;
@@ -49,8 +88,8 @@ struct Proposal {
   // A proposal whose tokens were all picked.
   static Proposal Deterministic(TokenTree tree);
 
-  // kInvalidArgument unless the tree is sound, there is one row for every expanded node, and rows
-  // have `vocab_size` entries.
+  // kInvalidArgument unless the tree is sound, there is one entry for every expanded node, rows have
+  // `vocab_size` entries, and draws name every child of their node and nothing else.
   absl::Status Validate(int32_t vocab_size) const;
 };
 

@@ -197,6 +197,62 @@ double Sum(std::span<const double> weights) {
   return total;
 }
 
+namespace {
+
+PACELINE_INLINE void LoadDoubles(const float* from, Doubles& x) {
+  Half half;
+  std::memcpy(&half, from, sizeof half);
+  x = __builtin_convertvector(half, Doubles);
+}
+PACELINE_INLINE void LoadDoubles(const double* from, Doubles& x) { std::memcpy(&x, from, sizeof x); }
+
+template <typename P, typename Q>
+PACELINE_INLINE double Residual(std::span<const P> p, double scale, std::span<const Q> q,
+                                double factor, std::span<double> residual) {
+  constexpr size_t kDoubles = sizeof(Doubles) / sizeof(double);
+  Doubles sums = {};
+  size_t i = 0;
+  for (; i + kDoubles <= p.size(); i += kDoubles) {
+    Doubles x, y;
+    LoadDoubles(p.data() + i, x);
+    LoadDoubles(q.data() + i, y);
+    x = x * scale - y * factor;
+    x = x > 0 ? x : Doubles{};
+    sums += x;
+    std::memcpy(residual.data() + i, &x, sizeof x);
+  }
+  double total = (sums[0] + sums[2]) + (sums[1] + sums[3]);
+  for (; i < p.size(); ++i) {
+    const double left = p[i] * scale - q[i] * factor;
+    residual[i] = left > 0 ? left : 0;
+    total += residual[i];
+  }
+  return total;
+}
+
+}  // namespace
+
+PACELINE_CLONES double WriteResidual(std::span<const float> p, double scale,
+                                     std::span<const float> q, double factor,
+                                     std::span<double> residual) {
+  return Residual(p, scale, q, factor, residual);
+}
+PACELINE_CLONES double WriteResidual(std::span<const float> p, double scale,
+                                     std::span<const double> q, double factor,
+                                     std::span<double> residual) {
+  return Residual(p, scale, q, factor, residual);
+}
+PACELINE_CLONES double WriteResidual(std::span<const double> p, double scale,
+                                     std::span<const float> q, double factor,
+                                     std::span<double> residual) {
+  return Residual(p, scale, q, factor, residual);
+}
+PACELINE_CLONES double WriteResidual(std::span<const double> p, double scale,
+                                     std::span<const double> q, double factor,
+                                     std::span<double> residual) {
+  return Residual(p, scale, q, factor, residual);
+}
+
 PACELINE_CLONES RowOverlap Compare(std::span<const float> p, std::span<const float> q) {
   constexpr float kSmallest = std::numeric_limits<float>::min();
   LaneSums overlap;

@@ -34,6 +34,16 @@ void Scale(std::span<double> weights, double factor);
 double Sum(std::span<const float> weights);
 double Sum(std::span<const double> weights);
 
+// residual[i] = max(scale * p[i] - factor * q[i], 0); returns their sum. All of one length.
+double WriteResidual(std::span<const float> p, double scale, std::span<const float> q,
+                     double factor, std::span<double> residual);
+double WriteResidual(std::span<const float> p, double scale, std::span<const double> q,
+                     double factor, std::span<double> residual);
+double WriteResidual(std::span<const double> p, double scale, std::span<const float> q,
+                     double factor, std::span<double> residual);
+double WriteResidual(std::span<const double> p, double scale, std::span<const double> q,
+                     double factor, std::span<double> residual);
+
 // Of two rows of probabilities: sum min(p, q), and KL(p || q) in nats, +inf where p > 0 = q. In
 // float the logarithm has an absolute error below 1e-6.
 struct RowOverlap {

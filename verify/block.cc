@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/status_macros.h"
-#include "verify/chain.h"
+#include "verify/judge.h"
 
 namespace paceline {
 namespace {
@@ -24,9 +24,9 @@ absl::StatusOr<std::vector<Prefix>> Prefixes(const RuleInput<Real>& input) {
   const TokenTree& tree = input.proposal.tree;
   std::vector<Prefix> prefixes(1);
   for (int32_t depth = 0; depth < tree.size() && prefixes.back().kept > 0; ++depth) {
-    PACELINE_ASSIGN_OR_RETURN(const Distribution<Real>* row, input.rows.Row(depth - 1));
-    PACELINE_ASSIGN_OR_RETURN(const double draft_prob, DraftProbAt(input, depth));
-    const double target_prob = row->Prob(tree.tokens[depth]);
+    PACELINE_ASSIGN_OR_RETURN(const Branch<Real> branch, BranchAt(input, depth - 1, depth));
+    PACELINE_ASSIGN_OR_RETURN(const double draft_prob, DraftProbOf(input, branch, depth));
+    const double target_prob = branch.row.Prob(tree.tokens[depth]);
     const double kept = std::min(1.0, prefixes.back().kept * target_prob / draft_prob);
     prefixes.push_back({kept, draft_prob, target_prob});
   }
@@ -34,41 +34,27 @@ absl::StatusOr<std::vector<Prefix>> Prefixes(const RuleInput<Real>& input) {
   return prefixes;
 }
 
-// h_i of the prefix of `length` tokens.
+// h_i of the prefix of `length` < k tokens; `left` becomes the row that is drawn from if the round
+// ends there.
 template <typename Real>
-absl::StatusOr<double> StopProb(const RuleInput<Real>& input, double kept, int32_t length) {
-  if (length == input.proposal.tree.size()) return kept;
-  PACELINE_ASSIGN_OR_RETURN(const Distribution<Real>* row, input.rows.Row(length - 1));
-  const double mass = ResidualMass(input, kept, *row, length);
+absl::StatusOr<double> StopProb(const RuleInput<Real>& input, double kept, int32_t length,
+                                WorkingRow<Real>& left) {
+  PACELINE_ASSIGN_OR_RETURN(const Branch<Real> branch, BranchAt(input, length - 1, length));
+  const double mass = SubtractDraft(input, branch, kept, left);
   const double denominator = mass + 1 - kept;
   return denominator > 0 ? mass / denominator : 1.0;
-}
-
-// The accepted length. Coins are flipped from the end: the first success decides.
-template <typename Real>
-absl::StatusOr<int32_t> Length(const RuleInput<Real>& input, std::vector<Prefix>& prefixes) {
-  for (int32_t length = input.proposal.tree.size(); length > 0; --length) {
-    if (prefixes[length].kept == 0) continue;
-    PACELINE_ASSIGN_OR_RETURN(const double stop, StopProb(input, prefixes[length].kept, length));
-    const CoinFlip flip = input.randomness.Coin(AcceptNoise(input, length - 1), stop, 1.0);
-    prefixes[length].uniform = flip.uniform;
-    if (flip.accepted) return length;
-  }
-  return 0;
 }
 
 // Rows that judged: those of the accepted tokens and of the first refused one.
 template <typename Real>
 absl::Status Report(const RuleInput<Real>& input, std::span<const Prefix> prefixes, int32_t length,
                     VerifyOutcome& outcome) {
-  const TokenTree& tree = input.proposal.tree;
-  for (int32_t depth = 0; depth < std::min(length + 1, tree.size()); ++depth) {
-    PACELINE_ASSIGN_OR_RETURN(const Distribution<Real>* row, input.rows.Row(depth - 1));
-    outcome.judged.push_back(JudgeRow(input, *row, depth));
+  for (int32_t depth = 0; depth < std::min(length + 1, input.proposal.tree.size()); ++depth) {
+    PACELINE_ASSIGN_OR_RETURN(const Branch<Real> branch, BranchAt(input, depth - 1, depth));
+    outcome.judged.push_back(JudgeRow(input, branch));
     const Prefix& prefix = prefixes[depth + 1];
-    outcome.trace.push_back({input.position + depth, depth, tree.tokens[depth], prefix.target_prob,
-                             prefix.draft_prob, prefix.uniform,
-                             depth < length ? Decision::kAccepted : Decision::kRejected});
+    TraceChild(input, branch, depth, prefix.draft_prob, prefix.uniform,
+               depth < length ? Decision::kAccepted : Decision::kRejected, outcome);
     if (depth < length) outcome.path.push_back(depth);
   }
   return absl::OkStatus();
@@ -79,18 +65,34 @@ absl::Status Report(const RuleInput<Real>& input, std::span<const Prefix> prefix
 template <typename Real>
 absl::StatusOr<VerifyOutcome> VerifyBlock(const RuleInput<Real>& input) {
   const int32_t num_draft = input.proposal.tree.size();
-  PACELINE_RETURN_IF_ERROR(CheckChain(input.proposal.tree, "block"));
+  PACELINE_RETURN_IF_ERROR(CheckChain(input.proposal, "block"));
   PACELINE_ASSIGN_OR_RETURN(std::vector<Prefix> prefixes, Prefixes(input));
-  PACELINE_ASSIGN_OR_RETURN(const int32_t length, Length(input, prefixes));
-  VerifyOutcome outcome;
-  PACELINE_RETURN_IF_ERROR(Report(input, prefixes, length, outcome));
-  PACELINE_ASSIGN_OR_RETURN(const Distribution<Real>* row, input.rows.Row(length - 1));
-  if (length == num_draft) {
-    EmitDraw(input, *row, length, FinalDecision(input), outcome);
-  } else {
-    EmitResidual(input, prefixes[length].kept, *row, length, outcome);
+  // Coins are flipped from the end: the first success decides the length.
+  int32_t length = num_draft;
+  for (;; --length) {
+    Prefix& prefix = prefixes[length];
+    if (prefix.kept == 0) continue;
+    PACELINE_ASSIGN_OR_RETURN(const Distribution<Real>* row, input.rows.Row(length - 1));
+    WorkingRow<Real> left(*row);
+    double stop = prefix.kept;
+    if (length < num_draft) {
+      PACELINE_ASSIGN_OR_RETURN(stop, StopProb(input, prefix.kept, length, left));
+    }
+    if (length > 0) {
+      const NoiseAddress noise = AcceptNoise(input, length - 1, length - 1);
+      const CoinFlip flip = input.randomness.Coin(noise, stop, 1.0);
+      prefix.uniform = flip.uniform;
+      if (!flip.accepted) continue;
+    }
+    VerifyOutcome outcome;
+    PACELINE_RETURN_IF_ERROR(Report(input, prefixes, length, outcome));
+    if (length == num_draft) {
+      EmitDraw(input, *row, length, FinalDecision(input), outcome);
+    } else {
+      EmitLeft(input, *row, left, length, outcome);
+    }
+    return outcome;
   }
-  return outcome;
 }
 
 template absl::StatusOr<VerifyOutcome> VerifyBlock(const RuleInput<float>&);

@@ -1,4 +1,4 @@
-// Rules `match` and `greedy`: the target draws, a draft is accepted while equal.
+// Rules `match` (`walk`), `greedy` and `coupled`: the target draws, a draft is accepted while equal.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -20,5 +20,15 @@ absl::StatusOr<VerifyOutcome> VerifyMatch(const RuleInput<Real>& input);
 // The same walk with the argmax of each row, ties to the lowest id: the rule of temperature 0.
 template <typename Real>
 absl::StatusOr<VerifyOutcome> VerifyGreedy(const RuleInput<Real>& input);
+
+// The same walk along a chain whose drafter drew each token with the very Gumbel noise that the
+// target draws with: argmax of log w_t - log(-log u_t), u_t of (position, token). `randomness` must
+// draw so too; the rule is exact and invariant anyway, but then accepts no more than `match`.
+//
+// Law: as `match`. P(draft = target = x) = 1 / sum_y max(p_y / p_x, q_y / q_x), so acceptance lies
+// between (1 - TV) / (1 + TV) and 1 - TV. Errors: kInvalidArgument for a tree. Source: Daliri et al.
+// 2024; algorithms D.6.
+template <typename Real>
+absl::StatusOr<VerifyOutcome> VerifyCoupled(const RuleInput<Real>& input);
 
 }  // namespace paceline

@@ -53,13 +53,26 @@ struct JudgedRow {
   double expected_acceptance = kNoNumber;  // sum min(p, q); of a deterministic draft p(children).
   double total_variation = kNoNumber;      // Sampled rows only, as kl.
   double kl = kNoNumber;                   // Nats; infinite where q = 0 < p.
+  double deviation = kNoNumber;  // Total variation of a lossy rule's token from the target's row.
 };
 
 struct VerifyOutcome {
   std::vector<int32_t> path;      // Accepted nodes, TokenTree indices, root side first.
   int32_t next_token = -1;        // The recovered or bonus token.
   std::vector<TokenTrace> trace;  // In order of position.
-  std::vector<JudgedRow> judged;  // One for every row that judged a drafted token.
+  std::vector<JudgedRow> judged;  // Of the rows that judged drafted tokens: the root's, then the path's.
+};
+
+// Settings of the lossy rules.
+struct RuleOptions {
+  double typical_epsilon = 0.09;  // `typical` accepts where p(x) exceeds this,
+  double typical_delta = 0.3;     // or this times exp(-entropy), whichever is less.
+  bool typical_draw = false;      // Its last token is drawn; otherwise it is the argmax.
+  int32_t relaxed_top_n = 10;     // `relaxed` accepts among so many,
+  double relaxed_delta = 0.6;     // as far below the largest probability.
+  double ensemble_weight = 0.5;   // Share of the target in the mixture of `ensemble`; 1 is exact.
+
+  absl::Status Validate() const;
 };
 
 template <typename Real>
@@ -68,6 +81,7 @@ struct RuleInput {
   TargetRows<Real>& rows;
   Randomness& randomness;
   uint32_t position;  // Absolute position of the first drafted token: the committed length.
+  RuleOptions options = {};
 };
 
 // What the final token of a round is that refused nothing.

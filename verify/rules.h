@@ -27,7 +27,7 @@ struct Rule {
 // Every rule there is. A new rule is one file and one row here.
 std::span<const Rule> Rules();
 
-// The rule `name`; otherwise the rules there are by name: kUnimplemented for one that is not built yet,
+// The rule `name` (`spechub` is `sampled-first`); otherwise the rules there are by name: kUnimplemented for one that is not built yet,
 // kInvalidArgument for one that nobody knows.
 absl::StatusOr<const Rule*> FindRule(std::string_view name);
 

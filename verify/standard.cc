@@ -1,66 +1,38 @@
 #include "verify/standard.h"
 
-#include "base/status_macros.h"
-#include "verify/chain.h"
+#include "verify/walk.h"
 
 namespace paceline {
 namespace {
 
-// Each judges the drafted token at `depth` (tree node `depth`). True if it was accepted; otherwise
-// the round's last token has been emitted.
 template <typename Real>
-bool JudgeDeterministic(const RuleInput<Real>& input, const Distribution<Real>& row, int32_t depth,
-                        VerifyOutcome& outcome) {
-  const int32_t drafted = input.proposal.tree.tokens[depth];
-  const TokenDraw draw = input.randomness.Draw(TokenNoise(input, depth), row.probs());
-  const int32_t drawn = row.IdAt(draw.index);
-  const bool accepted = drawn == drafted;
-  outcome.judged.push_back(JudgeRow(input, row, depth));
-  outcome.trace.push_back({input.position + depth, depth, drafted, row.Prob(drafted), 1.0,
-                           draw.uniform, accepted ? Decision::kAccepted : Decision::kRejected});
-  if (!accepted) {
-    EmitToken(input, row, depth, drawn, draw.uniform, Decision::kRecovered, outcome);
-  }
-  return accepted;
-}
-
-template <typename Real>
-absl::StatusOr<bool> JudgeSampled(const RuleInput<Real>& input, const Distribution<Real>& row,
-                                  int32_t depth, VerifyOutcome& outcome) {
-  const int32_t drafted = input.proposal.tree.tokens[depth];
-  const double target_prob = row.Prob(drafted);
-  PACELINE_ASSIGN_OR_RETURN(const double draft_prob, DraftProbAt(input, depth));
-  const CoinFlip flip =
-      input.randomness.Coin(AcceptNoise(input, depth), target_prob, draft_prob);
-  outcome.judged.push_back(JudgeRow(input, row, depth));
-  outcome.trace.push_back({input.position + depth, depth, drafted, target_prob, draft_prob,
-                           flip.uniform,
-                           flip.accepted ? Decision::kAccepted : Decision::kRejected});
-  if (!flip.accepted) EmitResidual(input, 1.0, row, depth, outcome);
-  return flip.accepted;
+absl::StatusOr<int32_t> JudgeSampled(const RuleInput<Real>& input, const Branch<Real>& branch,
+                                     VerifyOutcome& outcome) {
+  outcome.judged.push_back(JudgeRow(input, branch));
+  const int32_t child = branch.child();
+  const double target_prob = branch.row.Prob(input.proposal.tree.tokens[child]);
+  PACELINE_ASSIGN_OR_RETURN(const double draft_prob, DraftProbOf(input, branch, child));
+  const CoinFlip flip = input.randomness.Coin(AcceptNoise(input, child, branch.depth), target_prob,
+                                              draft_prob);
+  TraceChild(input, branch, child, draft_prob, flip.uniform,
+             flip.accepted ? Decision::kAccepted : Decision::kRejected, outcome);
+  if (flip.accepted) return child;
+  WorkingRow<Real> left(branch.row);
+  SubtractDraft(input, branch, 1.0, left);
+  EmitLeft(input, branch.row, left, branch.depth, outcome);
+  return -1;
 }
 
 }  // namespace
 
 template <typename Real>
 absl::StatusOr<VerifyOutcome> VerifyStandard(const RuleInput<Real>& input) {
-  const TokenTree& tree = input.proposal.tree;
-  PACELINE_RETURN_IF_ERROR(CheckChain(tree, "standard"));
-  VerifyOutcome outcome;
-  for (int32_t depth = 0; depth < tree.size(); ++depth) {
-    PACELINE_ASSIGN_OR_RETURN(const Distribution<Real>* row, input.rows.Row(depth - 1));
-    bool accepted = false;
-    if (input.proposal.RowOf(depth - 1).deterministic()) {
-      accepted = JudgeDeterministic(input, *row, depth, outcome);
-    } else {
-      PACELINE_ASSIGN_OR_RETURN(accepted, JudgeSampled(input, *row, depth, outcome));
-    }
-    if (!accepted) return outcome;
-    outcome.path.push_back(depth);
-  }
-  PACELINE_ASSIGN_OR_RETURN(const Distribution<Real>* row, input.rows.Row(tree.size() - 1));
-  EmitDraw(input, *row, tree.size(), FinalDecision(input), outcome);
-  return outcome;
+  PACELINE_RETURN_IF_ERROR(CheckChain(input.proposal, "standard"));
+  return WalkTree(input,
+                  [&](const Branch<Real>& branch, VerifyOutcome& outcome) -> absl::StatusOr<int32_t> {
+                    if (branch.draft.deterministic()) return JudgeByDraw(input, branch, outcome);
+                    return JudgeSampled(input, branch, outcome);
+                  });
 }
 
 template absl::StatusOr<VerifyOutcome> VerifyStandard(const RuleInput<float>&);

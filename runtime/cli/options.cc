@@ -6,12 +6,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/cli/parse.h"
+#include "verify/rules.h"
 
 namespace paceline::cli {
 namespace {
 
 constexpr char kSampling[] = "Sampling (off-values leave the model's distribution as it is)";
 constexpr char kDrafting[] = "Drafting (changes speed, not what may come out)";
+constexpr char kLossy[] = "Lossy rules (do change what comes out)";
 constexpr char kPrompt[] = "Prompt (one of the first three)";
 constexpr char kModel[] = "Model";
 constexpr char kLength[] = "Length and ending";
@@ -171,6 +173,11 @@ void AddFilters(CLI::App& app, SamplingOptions& sampling) {
       "keep tokens of at least this probability (default 0: off)");
   add("--eta-cutoff", sampling.eta_cutoff, "P",
       "the same, less where the model is unsure (default 0: off)");
+  AddParsed(
+      app, "--draw", ParseDrawMethod, [&](DrawMethod method) { sampling.draw = method; },
+      "METHOD",
+      "inverse_cdf | gumbel: noise of a draw (default gumbel with --verify coupled, else inverse_cdf)")
+      ->group(kSampling);
   add("--dynatemp-range", sampling.dynatemp_range, "D",
       "temperature T - D .. T + D by the model's uncertainty (default 0: off)");
   add("--dynatemp-exponent,--dynatemp-exp", sampling.dynatemp_exponent, "E",
@@ -206,6 +213,35 @@ void AddPenalties(CLI::App& app, GenerateOptions& options) {
       ->group(kSampling);
 }
 
+// "standard | block | ...", the lossy ones last and called so.
+std::string RuleNames() {
+  std::string exact;
+  std::string lossy;
+  for (const Rule& rule : Rules()) {
+    std::string& names = rule.lossless ? exact : lossy;
+    absl::StrAppend(&names, names.empty() ? "" : " | ", std::string(rule.name));
+  }
+  return absl::StrCat(exact, "; lossy: ", lossy);
+}
+
+void AddLossy(CLI::App& app, RuleOptions& rule) {
+  const auto add = [&](const char* name, double& value, const std::string& text) {
+    AddNumber<double>(app, name, value, "X", With(text, value))->group(kLossy);
+  };
+  add("--typical-epsilon", rule.typical_epsilon,
+      "--verify typical accepts tokens likelier than this,");
+  add("--typical-delta", rule.typical_delta, "or than this times exp(-entropy), if that is less");
+  app.add_flag("--typical-draw", rule.typical_draw,
+               "draw the token after the accepted ones instead of taking the likeliest")
+      ->group(kLossy);
+  AddNumber<int32_t>(app, "--relaxed-top-n", rule.relaxed_top_n, "N",
+                     With("--verify relaxed accepts among the N likeliest", rule.relaxed_top_n))
+      ->group(kLossy);
+  add("--relaxed-delta", rule.relaxed_delta, "and this far below the largest probability");
+  add("--ensemble-weight", rule.ensemble_weight,
+      "--verify ensemble: share of the target in the mixture");
+}
+
 void AddDrafting(CLI::App& app, GenerateOptions& options) {
   SpeculationOptions& speculation = options.speculation;
   app.add_option_function<std::string>(
@@ -230,10 +266,11 @@ void AddDrafting(CLI::App& app, GenerateOptions& options) {
       With("longest ending looked up with --draft ngram", speculation.ngram.max_n));
   add("--ngram-min", speculation.ngram.min_n, With("shortest one", speculation.ngram.min_n));
   app.add_option("--verify", speculation.verify,
-                 "standard | block | match | greedy: rule that accepts; at temperature 0 always greedy "
-                 "(default standard)")
+                 absl::StrCat(RuleNames(), ": rule that accepts (default standard); at temperature 0 "
+                              "every exact one is greedy"))
       ->type_name("RULE")
       ->group(kDrafting);
+  AddLossy(app, speculation.rule);
   app.add_flag("--require-exact", speculation.require_exact, "refuse a lossy rule")
       ->group(kDrafting);
   app.add_flag("--invariant", speculation.invariant,

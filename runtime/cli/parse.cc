@@ -52,6 +52,12 @@ absl::StatusOr<std::vector<int32_t>> ParseIds(const std::string& text) {
   return ids;
 }
 
+absl::StatusOr<DrawMethod> ParseDrawMethod(const std::string& text) {
+  if (text == "inverse_cdf") return DrawMethod::kInverseCdf;
+  if (text == "gumbel") return DrawMethod::kGumbel;
+  return Unexpected("inverse_cdf or gumbel", text);
+}
+
 absl::StatusOr<std::vector<std::pair<int32_t, double>>> ParseLogitBias(const std::string& text) {
   std::vector<std::pair<int32_t, double>> biases;
   for (absl::string_view part : absl::StrSplit(text, ',')) {

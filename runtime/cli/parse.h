@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "sampling/draw.h"
 
 namespace paceline::cli {
 
@@ -20,5 +21,8 @@ absl::StatusOr<std::vector<int32_t>> ParseIds(const std::string& text);
 
 // "ID=BIAS,ID=BIAS"; a bias of -inf bans the token.
 absl::StatusOr<std::vector<std::pair<int32_t, double>>> ParseLogitBias(const std::string& text);
+
+// "inverse_cdf" or "gumbel".
+absl::StatusOr<DrawMethod> ParseDrawMethod(const std::string& text);
 
 }  // namespace paceline::cli

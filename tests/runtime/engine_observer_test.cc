@@ -4,6 +4,7 @@
 
 #include "sampling/draw.h"
 #include "tests/support/engine_fixture.h"
+#include "verify/working_row.h"
 
 namespace paceline {
 namespace {
@@ -90,9 +91,11 @@ class StandardReplay {
                   entry.decision == Decision::kAccepted);
         break;
       case Decision::kRecovered: {
-        const WeightedTokens residual = target.ScaledResidual(1, draft);
-        const std::span<const double> weights = residual.weights;
-        EXPECT_EQ(entry.token, residual.ids[InverseCdf(weights, entry.uniform)]);
+        WorkingRow<float> left(target);
+        left.Subtract(1.0, draft);
+        EXPECT_EQ(entry.token, target.IdAt(left.Weights([&](auto weights) {
+          return InverseCdf(weights, entry.uniform);
+        })));
         break;
       }
       case Decision::kBonus:

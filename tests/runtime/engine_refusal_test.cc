@@ -110,10 +110,17 @@ TEST(EngineRefusalTest, SpeculationFields) {
       {"draft_min: expected a number in [0, 4 (draft_tokens)], got -1",
        [](auto& r) { r.speculation.draft_min = -1; }},
       {"draft_min", [](auto& r) { r.speculation.draft_min = 5; }},
-      {"verify: expected one of standard, block, match, greedy, got 'typical', which is not built yet",
-       [](auto& r) { r.speculation.verify = "typical"; },
+      {"got 'synthetic', which is not built yet",
+       [](auto& r) { r.speculation.verify = "synthetic"; },
        absl::StatusCode::kUnimplemented},
       {"got 'medusa'", [](auto& r) { r.speculation.verify = "medusa"; }},
+      {"draw: rule coupled expects gumbel",
+       [](auto& r) {
+         r.speculation.verify = "coupled";
+         r.sampling.draw = DrawMethod::kInverseCdf;
+       }},
+      {"relaxed_top_n: expected a number in [1, ",
+       [](auto& r) { r.speculation.rule.relaxed_top_n = 0; }},
       {"verify: rule greedy expects temperature 0",
        [](auto& r) { r.speculation.verify = "greedy"; }},
       {"ngram: expected 1 <= min_n <= max_n",

@@ -41,7 +41,12 @@ class Committed {
   int32_t size() const { return static_cast<int32_t>(tokens_.size()); }
 
   DraftRequest Request(int32_t max_tokens, SequenceId target_sequence = -1) const {
-    return {tokens_, prompt_length_, &counts_, key_, target_sequence, max_tokens};
+    return {.committed = tokens_,
+            .prompt_length = prompt_length_,
+            .counts = &counts_,
+            .key = key_,
+            .target_sequence = target_sequence,
+            .max_tokens = max_tokens};
   }
 
  private:

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -23,6 +24,17 @@ using Law = std::map<Tokens, double>;
 // Distribution of the next token after a prefix.
 template <typename Real>
 using RowOf = std::function<Distribution<Real>(const Tokens& prefix)>;
+
+// The same function, made once for each prefix.
+template <typename Real>
+RowOf<Real> Memoized(RowOf<Real> row) {
+  auto made = std::make_shared<std::map<Tokens, Distribution<Real>>>();
+  return [row = std::move(row), made](const Tokens& prefix) {
+    auto found = made->find(prefix);
+    if (found == made->end()) found = made->emplace(prefix, row(prefix)).first;
+    return found->second;
+  };
+}
 
 template <typename Real>
 Distribution<Real> MakeRow(const std::vector<double>& probs) {

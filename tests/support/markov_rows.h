@@ -68,7 +68,9 @@ inline Proposal<double> DrawCase(const nlohmann::json& one, Randomness& randomne
   for (int32_t i = 0; i < params["k"].get<int32_t>(); ++i) {
     Distribution<double> row = draft(proposal.tree.tokens);
     const bool one_hot = OneHotAt(inputs, i);
-    const int32_t token = one_hot ? row.Argmax() : row.IdAt(randomness.Draw({}, row.probs()).index);
+    const NoiseAddress noise{static_cast<uint32_t>(i), Purpose::kDraft, static_cast<uint8_t>(i)};
+    const int32_t token =
+        one_hot ? row.Argmax() : row.IdAt(randomness.Draw(noise, row.probs(), row.ids()).index);
     const double drawn_with = row.Prob(token);
     proposal.tree.Add(i - 1, token);
     proposal.draft_rows.push_back(one_hot ? ProposalDist<double>::Deterministic()

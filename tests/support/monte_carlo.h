@@ -6,17 +6,17 @@
 
 namespace paceline::testing {
 
-// `streams`, or a tenth of them where a sanitizer checks every access.
-constexpr int32_t NumStreams(int32_t streams) {
 #if defined(__has_feature)  // clang
-  constexpr bool kSanitized = __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
+inline constexpr bool kSanitized =
+    __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
 #elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  constexpr bool kSanitized = true;
+inline constexpr bool kSanitized = true;
 #else
-  constexpr bool kSanitized = false;
+inline constexpr bool kSanitized = false;
 #endif
-  return kSanitized ? streams / 10 : streams;
-}
+
+// `streams`, or a tenth of them where a sanitizer checks every access.
+constexpr int32_t NumStreams(int32_t streams) { return kSanitized ? streams / 10 : streams; }
 
 // Four standard deviations of the share of an event of probability `prob` in `trials` trials.
 inline double ShareTolerance(double prob, double trials) {

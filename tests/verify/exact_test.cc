@@ -5,12 +5,16 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <map>
 #include <numeric>
 #include <string>
 #include <vector>
 
 #include "base/philox.h"
 #include "sampling/pipeline.h"
+#include "tests/support/chi_square.h"
+#include "tests/support/coupling.h"
+#include "tests/support/drawn_trees.h"
 #include "tests/support/enumeration.h"
 #include "tests/support/laws.h"
 #include "tests/support/status_matchers.h"
@@ -19,6 +23,8 @@
 namespace paceline {
 namespace {
 
+using testing::Children;
+using testing::DrawTree;
 using testing::Emitted;
 using testing::Enumerate;
 using testing::Extend;
@@ -29,8 +35,11 @@ using testing::RowOf;
 using testing::TargetLaw;
 using testing::Tokens;
 using testing::TotalVariation;
+using testing::TreeDrawer;
+using testing::TreeShape;
 
 constexpr int kVocabulary = 4;
+constexpr uint32_t kPosition = 2;  // Of the first drafted token.
 constexpr double kExact = 1e-12;
 constexpr double kCaught = 1e-3;  // A wrong rule must miss by at least so much.
 using Row = Distribution<double>;
@@ -115,9 +124,9 @@ Proposal<double> DrawChain(const RowOf<double>& draft, int32_t length, Draft kin
   for (int32_t i = 0; i < length; ++i) {
     Row row = draft(proposal.tree.tokens);
     const bool drawn = kind == Draft::kSampled || (kind == Draft::kMixed && i % 2 == 0);
-    const NoiseAddress noise{static_cast<uint32_t>(i), Purpose::kDraft};
+    const NoiseAddress noise{kPosition + i, Purpose::kDraft, static_cast<uint8_t>(i)};
     const int32_t token =
-        drawn ? row.IdAt(randomness.Draw(noise, row.probs()).index) : row.Argmax();
+        drawn ? row.IdAt(randomness.Draw(noise, row.probs(), row.ids()).index) : row.Argmax();
     proposal.tree.Add(i - 1, token);
     proposal.draft_rows.push_back(drawn ? ProposalDist<double>::Sampled(std::move(row))
                                         : ProposalDist<double>::Deterministic());
@@ -127,13 +136,14 @@ Proposal<double> DrawChain(const RowOf<double>& draft, int32_t length, Draft kin
 
 // The law of one round: drafting and verification enumerated together.
 template <typename Propose>
-Law RoundLaw(RuleFunction rule, const RowOf<double>& target, Propose propose) {
+Law RoundLaw(RuleFunction rule, const RowOf<double>& rows_of, Propose propose) {
+  const RowOf<double> target = testing::Memoized(rows_of);
   Law law;
   Enumerate(
       [&](Randomness& randomness) {
         const Proposal<double> proposal = propose(randomness);
         PrefixRows<double> rows(proposal.tree, target);
-        const auto outcome = rule({proposal, rows, randomness, 2});
+        const auto outcome = rule({proposal, rows, randomness, kPosition});
         EXPECT_THAT(outcome, IsOk());
         return Emitted(proposal.tree, *outcome);
       },
@@ -200,21 +210,36 @@ TEST(ExactTest, MatchOnADeterministicChain) {
 
 TEST(ExactTest, MatchOnAMixedChain) { ProveChains("match", Draft::kMixed, "mixed"); }
 
+// On chains the rules for several candidates are those for one.
+TEST(ExactTest, RrsOnASampledChain) { ProveChains("rrs", Draft::kSampled, "sampled"); }
+TEST(ExactTest, KSeqOnASampledChain) { ProveChains("k-seq", Draft::kSampled, "sampled"); }
+TEST(ExactTest, SampledFirstOnASampledChain) {
+  ProveChains("sampled-first", Draft::kSampled, "sampled");
+}
+TEST(ExactTest, TraversalOnASampledChain) { ProveChains("traversal", Draft::kSampled, "sampled"); }
+TEST(ExactTest, TraversalOnADeterministicChain) {
+  ProveChains("traversal", Draft::kDeterministic, "deterministic");
+}
+TEST(ExactTest, TraversalOnAMixedChain) { ProveChains("traversal", Draft::kMixed, "mixed"); }
+
 TEST(ExactTest, BlockOnASampledChain) { ProveChains("block", Draft::kSampled, "sampled"); }
 TEST(ExactTest, BlockOnADeterministicChain) {
   ProveChains("block", Draft::kDeterministic, "deterministic");
 }
 TEST(ExactTest, BlockOnAMixedChain) { ProveChains("block", Draft::kMixed, "mixed"); }
 
-double MeanLength(const char* rule, uint64_t seed, int32_t length, Draft kind) {
-  const Law law = RoundLaw(RuleNamed(rule), HashedRows(seed), [&](Randomness& randomness) {
-    return DrawChain(HashedRows(seed + 1000), length, kind, randomness);
-  });
+double MeanTokens(const Law& law) {
   double mean = 0;
   for (const auto& [tokens, probability] : law) {
     mean += probability * static_cast<double>(tokens.size());
   }
   return mean;
+}
+
+double MeanLength(const char* rule, uint64_t seed, int32_t length, Draft kind) {
+  return MeanTokens(RoundLaw(RuleNamed(rule), HashedRows(seed), [&](Randomness& randomness) {
+    return DrawChain(HashedRows(seed + 1000), length, kind, randomness);
+  }));
 }
 
 // No rule emits fewer tokens than the simpler one; block and standard agree for one token and for
@@ -261,6 +286,167 @@ TEST(ExactTest, RowsThatDependOnTheirOwnHistory) {
       }
     }
     ++setting;
+  }
+}
+
+// ---- Drawn trees.
+
+double DrawnTreeDeviation(const char* rule, const RowOf<double>& target, const RowOf<double>& draft,
+                          const RowOf<double>& other, const TreeShape& shape) {
+  int32_t depth = 0;
+  const Law law = RoundLaw(RuleNamed(rule), target, [&](Randomness& randomness) {
+    auto proposal = TreeDrawer<double>(draft, other, shape, kPosition, randomness).Draw();
+    EXPECT_THAT(proposal.Validate(kVocabulary), IsOk());
+    depth = std::max(depth, proposal.tree.MaxDepth());
+    return proposal;
+  });
+  return Distance(law, depth, target);
+}
+
+constexpr TreeShape Shape(int32_t width, int32_t depth, Children children,
+                          double expand_if_at_least = 0) {
+  return {width, depth, children, expand_if_at_least};
+}
+
+std::string Describe(const TreeShape& shape, uint64_t seed) {
+  return "width " + std::to_string(shape.width) + ", depth " + std::to_string(shape.depth) +
+         ", seed " + std::to_string(seed);
+}
+
+void ProveTrees(const char* rule, const char* name, const std::vector<TreeShape>& shapes) {
+  Largest largest(std::string(rule) + ", " + name);
+  for (const TreeShape& shape : shapes) {
+    for (uint64_t seed = 1; seed <= 8; ++seed) {
+      largest.Add(DrawnTreeDeviation(rule, HashedRows(seed), HashedRows(seed + 1000),
+                                     HashedRows(seed + 2000), shape),
+                  Describe(shape, seed));
+    }
+  }
+}
+
+std::vector<TreeShape> Shapes(Children children) {
+  return {Shape(1, 2, children), Shape(2, 1, children), Shape(3, 1, children),
+          Shape(4, 1, children), Shape(2, 2, children), Shape(2, 2, children, 0.4)};
+}
+
+TEST(ExactTest, RrsWithoutReplacement) {
+  ProveTrees("rrs", "without replacement", Shapes(Children::kWithoutReplacement));
+}
+TEST(ExactTest, RrsWithReplacement) {
+  ProveTrees("rrs", "with replacement", Shapes(Children::kWithReplacement));
+}
+TEST(ExactTest, RrsWithMixedDrafters) {
+  ProveTrees("rrs", "mixed drafters", Shapes(Children::kMixed));
+}
+TEST(ExactTest, KSeqWithReplacement) {
+  ProveTrees("k-seq", "with replacement", Shapes(Children::kWithReplacement));
+}
+TEST(ExactTest, SampledFirst) {
+  ProveTrees("sampled-first", "certain first", Shapes(Children::kCertainFirst));
+}
+TEST(ExactTest, TraversalOfDrawnTrees) {
+  std::vector<TreeShape> shapes = Shapes(Children::kWithoutReplacement);
+  shapes.push_back(Shape(3, 2, Children::kWithoutReplacement, 0.5));
+  ProveTrees("traversal", "drawn trees", shapes);
+}
+TEST(ExactTest, WalkOfDrawnTrees) {
+  for (const Children children : {Children::kWithoutReplacement, Children::kWithReplacement,
+                                  Children::kMixed, Children::kCertainFirst, Children::kPicked}) {
+    ProveTrees("walk", "drawn trees", {Shape(2, 2, children), Shape(3, 1, children)});
+  }
+}
+
+TEST(ExactTest, DrawnTreesWhoseRowsDependOnTheirHistory) {
+  Largest largest("rrs, k-seq, sampled-first, traversal, history");
+  const std::pair<const char*, Children> kRules[] = {
+      {"rrs", Children::kWithoutReplacement}, {"rrs", Children::kWithReplacement},
+      {"rrs", Children::kMixed},              {"k-seq", Children::kWithReplacement},
+      {"sampled-first", Children::kCertainFirst}, {"traversal", Children::kWithoutReplacement}};
+  int setting = 0;
+  for (const SamplingOptions& options : Settings()) {
+    for (const auto& [rule, children] : kRules) {
+      for (uint64_t seed = 1; seed <= 2; ++seed) {
+        largest.Add(DrawnTreeDeviation(rule, WarpedRows(seed, options),
+                                       WarpedRows(seed + 50, options),
+                                       WarpedRows(seed + 90, options), Shape(2, 2, children)),
+                    std::string(rule) + ", setting " + std::to_string(setting));
+      }
+    }
+    ++setting;
+  }
+}
+
+double MeanTreeLength(const char* rule, uint64_t seed, const TreeShape& shape) {
+  const Law law = RoundLaw(RuleNamed(rule), HashedRows(seed), [&](Randomness& randomness) {
+    return DrawTree(HashedRows(seed + 1000), shape, randomness, kPosition);
+  });
+  return MeanTokens(law);
+}
+
+// One candidate more never accepts less; from the leaves no less than from the root; a chain gives
+// block, depth 1 gives rrs.
+TEST(ExactTest, TraversalIsNotShorterThanRrs) {
+  constexpr Children kDrawn = Children::kWithoutReplacement;
+  for (uint64_t seed = 1; seed <= 8; ++seed) {
+    EXPECT_GE(MeanTreeLength("traversal", seed, Shape(2, 2, kDrawn)),
+              MeanTreeLength("rrs", seed, Shape(2, 2, kDrawn)) - kExact);
+    EXPECT_NEAR(MeanTreeLength("traversal", seed, Shape(3, 1, kDrawn)),
+                MeanTreeLength("rrs", seed, Shape(3, 1, kDrawn)), kExact);
+    EXPECT_NEAR(MeanTreeLength("traversal", seed, Shape(1, 3, kDrawn)),
+                MeanLength("block", seed, 3, Draft::kSampled), kExact);
+    EXPECT_GE(MeanTreeLength("rrs", seed, Shape(2, 2, kDrawn)),
+              MeanTreeLength("rrs", seed, Shape(1, 2, kDrawn)) - kExact);
+  }
+}
+
+// ---- Coupled: the drafter's draw and the target's share a number, which cannot be branched. The
+// closed form gives the law of a round from P(draft = target = x) = 1 / sum_y max(p_y / p_x, q_y / q_x).
+
+TEST(ExactTest, CoupledByClosedForm) {
+  Largest largest("coupled, closed form");
+  for (uint64_t seed = 1; seed <= 24; ++seed) {
+    for (int32_t length = 1; length <= 3; ++length) {
+      const Law law =
+          testing::CoupledLaw(HashedRows(seed), HashedRows(seed + 1000), length);
+      largest.Add(Distance(law, length, HashedRows(seed)), "seed " + std::to_string(seed));
+    }
+  }
+}
+
+// The rule with its real noise follows that law: one fixed experiment for each seed, which a right
+// rule fails with probability 1e-4.
+TEST(ExactTest, CoupledFollowsTheClosedForm) {
+  constexpr int32_t kLength = 2;
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
+    std::map<Tokens, int64_t> counts;
+    for (uint64_t stream = 0; stream < 20'000; ++stream) {
+      StreamRandomness randomness({stream, 7}, DrawMethod::kGumbel);
+      Proposal<double> proposal;
+      for (int32_t i = 0; i < kLength; ++i) {
+        Row row = HashedRows(seed + 1000)(proposal.tree.tokens);
+        const NoiseAddress shared{kPosition + i, Purpose::kToken};
+        proposal.tree.Add(i - 1, row.IdAt(randomness.Draw(shared, row.probs(), row.ids()).index));
+        proposal.draft_rows.push_back(ProposalDist<double>::Sampled(std::move(row)));
+      }
+      PrefixRows<double> rows(proposal.tree, HashedRows(seed));
+      const auto outcome = RuleNamed("coupled")({proposal, rows, randomness, kPosition});
+      ASSERT_THAT(outcome, IsOk());
+      ++counts[Emitted(proposal.tree, *outcome)];
+    }
+    Law law = testing::CoupledLaw(HashedRows(seed), HashedRows(seed + 1000), kLength);
+    std::erase_if(law, [](const auto& entry) { return entry.second < 1e-13; });
+    EXPECT_GE(testing::ChiSquareTest(counts, law).p_value, 1e-4) << "seed " << seed;
+  }
+}
+
+TEST(ExactTest, CoupledLiesBetweenItsBounds) {
+  for (uint64_t seed = 1; seed <= 24; ++seed) {
+    const Row target = HashedRows(seed)({});
+    const Row draft = HashedRows(seed + 1000)({});
+    const double distance = target.DivergenceFrom(draft).total_variation;
+    const double acceptance = testing::CoupledAcceptance(target, draft);
+    EXPECT_LE(acceptance, 1 - distance + kExact);
+    EXPECT_GE(acceptance, (1 - distance) / (1 + distance) - kExact);
   }
 }
 
@@ -335,12 +521,14 @@ absl::StatusOr<VerifyOutcome> WithoutResidual(const RuleInput<double>& input) {
     const Row& row = **input.rows.Row(i - 1);
     const double draft_prob =
         i < tree.size() ? input.proposal.RowOf(i - 1).row().Prob(tree.tokens[i]) : 0;
+    const NoiseAddress coin{kPosition + i, Purpose::kAccept, static_cast<uint8_t>(i)};
     if (i < tree.size() &&
-        input.randomness.Coin({}, row.Prob(tree.tokens[i]), draft_prob).accepted) {
+        input.randomness.Coin(coin, row.Prob(tree.tokens[i]), draft_prob).accepted) {
       outcome.path.push_back(i);
       continue;
     }
-    outcome.next_token = row.IdAt(input.randomness.Draw({}, row.probs()).index);
+    const NoiseAddress noise{kPosition + i};
+    outcome.next_token = row.IdAt(input.randomness.Draw(noise, row.probs(), row.ids()).index);
     return outcome;
   }
   return outcome;

@@ -11,6 +11,7 @@
 #include "tests/support/chi_square.h"
 #include "tests/support/laws.h"
 #include "tests/support/status_matchers.h"
+#include "verify/working_row.h"
 
 namespace paceline {
 namespace {
@@ -122,7 +123,7 @@ struct AlwaysRefuse : StreamRandomness {
 // How often each token is the recovery of 100,000 refused drafts of token 0.
 std::map<int32_t, int64_t> Recoveries(const Distribution<float>& target,
                                       const Distribution<float>& draft) {
-  EXPECT_EQ(target.ScaledResidual(1.0, draft).total, 0.0);
+  EXPECT_EQ(WorkingRow<float>(target).Subtract(1.0, draft), 0.0);
   Proposal<float> proposal;
   proposal.tree = TokenTree::Chain(Tokens{0});
   proposal.draft_rows.push_back(ProposalDist<float>::Sampled(draft));
@@ -316,7 +317,7 @@ TEST(RulesTest, BlockNeedsNoRowBehindATokenWithoutMass) {
 
 TEST(RulesTest, UnknownRuleNamesTheKnownOnes) {
   EXPECT_THAT(FindRule("medusa"),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("standard, block, match, greedy")));
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("standard, block, match, walk, greedy")));
 }
 
 TEST(RulesTest, ProposalsAreCheckedByName) {
