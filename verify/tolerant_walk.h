@@ -45,7 +45,8 @@ absl::StatusOr<VerifyOutcome> WalkTolerantly(const RuleInput<Real>& input, Accep
   return WalkTree(input, [&](const Branch<Real>& branch,
                              VerifyOutcome& outcome) -> absl::StatusOr<int32_t> {
     const auto accepts = accepts_of(branch.row);
-    outcome.judged.push_back(branch.children.size() == 1
+    const bool certain = branch.draft.kind() == ProposalDist<Real>::Kind::kCertainFirst;
+    outcome.judged.push_back(branch.children.size() == 1 && !certain
                                  ? JudgeTolerance(input, branch, last_of(branch.row), accepts)
                                  : JudgedRow());
     for (const int32_t child : branch.children) {
