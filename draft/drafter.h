@@ -23,6 +23,8 @@ struct DraftRequest {
   const TokenCounts* counts = nullptr;
   StreamKey key;
   DrawMethod draw = DrawMethod::kInverseCdf;
+  bool xtc_by_round = false;  // As RowContext has it for the target's rows.
+  double mirostat_mu = 0;     // Of the next token; a drafter moves it along its own draft.
   bool shared_noise = false;  // Drafts read the target's own token noise: rule `coupled` alone.
   SequenceId target_sequence = -1;  // For drafters that work in the target's own cache.
   int32_t max_tokens = 0;           // K of this round, at least 1; fewer is always allowed.

@@ -4,16 +4,20 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "sampling/mirostat2.h"
 
 namespace paceline {
 namespace {
 
-RowContext ContextOf(const DraftRequest& request, std::span<const int32_t> drafted) {
+RowContext ContextOf(const DraftRequest& request, std::span<const int32_t> drafted,
+                     double mirostat_mu) {
   RowContext context;
   context.history = {request.committed, request.prompt_length, drafted, request.counts};
   context.key = request.key;
   context.position = static_cast<uint32_t>(request.committed.size() + drafted.size());
   context.offset = static_cast<uint8_t>(drafted.size());
+  context.xtc_by_round = request.xtc_by_round;
+  context.mirostat_mu = mirostat_mu;
   return context;
 }
 
@@ -47,6 +51,7 @@ absl::StatusOr<Proposal<float>> DrawChain(const DraftRequest& request, int32_t c
                                           const NextRow& next_row) {
   const int32_t best_of = pipeline.IsPlainArgmax() ? pipeline.vocab_size() : 0;
   Proposal<float> proposal;
+  double mirostat_mu = request.mirostat_mu;
   std::vector<int32_t>& drafted = proposal.tree.tokens;
   while (proposal.tree.size() < count) {
     PACELINE_ASSIGN_OR_RETURN(const ForwardOutput output, next_row(drafted, best_of));
@@ -55,7 +60,10 @@ absl::StatusOr<Proposal<float>> DrawChain(const DraftRequest& request, int32_t c
       PACELINE_ASSIGN_OR_RETURN(drawn.token, output.BestAmong(0, best_of));
     } else {
       PACELINE_ASSIGN_OR_RETURN(
-          drawn, DrawFrom(output.Row(0), request, ContextOf(request, drafted), pipeline));
+          drawn, DrawFrom(output.Row(0), request, ContextOf(request, drafted, mirostat_mu), pipeline));
+      if (!drawn.row.deterministic()) {
+        mirostat_mu = NextMu(pipeline.options(), mirostat_mu, drawn.row.row().Prob(drawn.token));
+      }
     }
     proposal.tree.Add(proposal.tree.size() - 1, drawn.token);
     proposal.draft_rows.push_back(std::move(drawn.row));

@@ -165,7 +165,13 @@ absl::Status Engine::Check(const GenerationRequest& request) const {
   }
   PACELINE_RETURN_IF_ERROR(CheckIds(request.stop_ids, "stop_ids", vocab_size));
   PACELINE_RETURN_IF_ERROR(CheckPrompt(request, vocab_size, models_.target->context_length()));
-  PACELINE_RETURN_IF_ERROR(SamplingOf(request, models_.vocabulary).Validate(vocab_size));
+  PACELINE_RETURN_IF_ERROR(
+      Pipeline<float>::Create(SamplingOf(request, models_.vocabulary), vocab_size).status());
+  if (request.sampling.guidance_scale != 1) {
+    return absl::UnimplementedError(absl::StrCat(
+        "guidance_scale: expected 1 (off), since the engine runs no second prompt yet, got ",
+        request.sampling.guidance_scale));
+  }
   PACELINE_RETURN_IF_ERROR(request.speculation.Validate());
   PACELINE_RETURN_IF_ERROR(RuleOf(request).status());
   PACELINE_RETURN_IF_ERROR(CheckMatrix(request));

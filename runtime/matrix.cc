@@ -60,7 +60,8 @@ bool UsesBias(const GenerationRequest& request) {
 bool UsesPenalties(const GenerationRequest& request) {
   const SamplingOptions& sampling = request.sampling;
   return sampling.repetition_penalty != 1 || sampling.frequency_penalty != 0 ||
-         sampling.presence_penalty != 0 || sampling.no_repeat_ngram_size > 0;
+         sampling.presence_penalty != 0 || sampling.no_repeat_ngram_size > 0 ||
+         sampling.dry_multiplier > 0;
 }
 
 // Order and cells as in algorithms H.
@@ -69,17 +70,17 @@ constexpr Feature kFeatures[] = {
     {"temperature 0", {kE, kE, kE, kE, kE, kF}, "every exact rule is then the greedy match", "",
      [](const GenerationRequest& request) { return request.sampling.temperature == 0; }},
     {"temperature, dynatemp, top-k, top-p, min-p, typical, epsilon, eta, top-n-sigma, top-h",
-     {kE, kE, kE, kE, kE, kF}, "a row is a function of its prefix",
-     "top-h",
+     {kE, kE, kE, kE, kE, kF}, "a row is a function of its prefix", "",
      [](const GenerationRequest& request) { return request.sampling.temperature != 0; }},
     {"logit bias, allowed ids, bad words, min_tokens", {kE, kE, kE, kE, kE, kF},
      "a row is a function of its prefix", "", UsesBias},
     {"repetition, frequency and presence penalties, no-repeat n-gram, DRY",
-     {kE, kE, kE, kE, kE, kF}, "each row or node has its own history", "DRY",
+     {kE, kE, kE, kE, kE, kF}, "each row or node has its own history", "",
      UsesPenalties},
-    {"XTC", {kE, kE, kE, kE, kE, kF}, "one coin a position", kAll, nullptr},
+    {"XTC", {kE, kE, kE, kE, kE, kF}, "one coin a position", "",
+     [](const GenerationRequest& request) { return request.sampling.xtc_probability > 0; }},
     {"mirostat v2", {kE, kE, kE, kE, kE, kF}, "mu follows the path; only committed tokens move it",
-     kAll, nullptr},
+     "", [](const GenerationRequest& request) { return request.sampling.mirostat_tau > 0; }},
     {"grammar, JSON schema, regular expression", {kE, kE, kE, kE, kE, kF}, "a mask for each node",
      kAll, nullptr},
     {"log-probabilities, raw or processed, and alternatives", {kE, kE, kE, kE, kE, kF},

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "sampling/mirostat2.h"
 
 namespace paceline {
 namespace {
@@ -26,6 +27,9 @@ DrawMethod DrawMethodOf(const GenerationRequest& request, const Rule& rule) {
   return request.sampling.draw.value_or(coupled ? DrawMethod::kGumbel : DrawMethod::kInverseCdf);
 }
 
+// Whether the rule reads noise behind a refusal, so that it must not be read again.
+bool LooksAhead(const Rule& rule) { return rule.group == RuleGroup::kBlock; }
+
 }  // namespace
 
 std::vector<int32_t> EndIds(const GenerationRequest& request, const Vocabulary& vocabulary) {
@@ -41,6 +45,7 @@ Sequence::Sequence(Parts parts, SequenceId cache)
       cache_(cache),
       committed_(parts_.request->prompt),
       prompt_length_(static_cast<int32_t>(committed_.size())),
+      mirostat_mu_(FirstMu(parts_.pipeline.options())),
       end_ids_(EndIds(*parts_.request, *parts_.vocabulary)),
       draw_(DrawMethodOf(*parts_.request, *parts_.rule)),
       randomness_(parts_.key, draw_),
@@ -66,7 +71,8 @@ absl::Status Sequence::Draft() {
   if (parts_.drafter == nullptr || budget == 0) return absl::OkStatus();
   const bool shared_noise = parts_.rule->group == RuleGroup::kCoupled;
   absl::StatusOr<Proposal<float>> proposal = parts_.drafter->Propose(
-      {committed_, prompt_length_, &counts_, parts_.key, draw_, shared_noise, cache_, budget});
+      {committed_, prompt_length_, &counts_, parts_.key, draw_, LooksAhead(*parts_.rule),
+       mirostat_mu_, shared_noise, cache_, budget});
   if (!proposal.ok()) return AsOurFault(proposal.status());
   PACELINE_RETURN_IF_ERROR(AsOurFault(proposal->Validate(parts_.vocabulary->size)));
   proposal_ = *std::move(proposal);
@@ -81,6 +87,8 @@ WarpedRows Sequence::RowsOver(WarpedRows::RawRow raw) {
   context.history = {committed_, prompt_length_, {}, &counts_};
   context.key = parts_.key;
   context.position = static_cast<uint32_t>(committed_.size());
+  context.xtc_by_round = LooksAhead(*parts_.rule);
+  context.mirostat_mu = mirostat_mu_;
   return WarpedRows(proposal_.tree, context, std::move(raw), parts_.pipeline);
 }
 
@@ -137,6 +145,7 @@ Cut Sequence::CutAtEnding(const VerifyOutcome& outcome) {
 absl::Status Sequence::Commit(const Cut& cut, const VerifyOutcome& outcome, WarpedRows& rows) {
   Measure(cut, outcome, rows);
   PACELINE_RETURN_IF_ERROR(AddLogProbs(cut, outcome, rows));
+  PACELINE_RETURN_IF_ERROR(MoveMu(cut, outcome, rows));
   Report(cut, outcome);
   committed_.insert(committed_.end(), cut.tokens.begin(), cut.tokens.end());
   counts_.AddOutput(cut.tokens);
@@ -163,6 +172,17 @@ void Sequence::Measure(const Cut& cut, const VerifyOutcome& outcome, WarpedRows&
                                        : RawEntropyBits(rows.Raw(node), parts_.vocabulary->size));
     telemetry.survivors.Add(static_cast<double>((*row)->NumSurvivors()));
   }
+}
+
+// Over the committed tokens alone, each in the row that judged it.
+absl::Status Sequence::MoveMu(const Cut& cut, const VerifyOutcome& outcome, WarpedRows& rows) {
+  const SamplingOptions& options = parts_.pipeline.options();
+  if (!Mirostat2Active(options) || parts_.pipeline.greedy()) return absl::OkStatus();
+  for (size_t i = 0; i < cut.tokens.size(); ++i) {
+    PACELINE_ASSIGN_OR_RETURN(const Distribution<float>* row, rows.Row(RowNode(outcome, i)));
+    mirostat_mu_ = NextMu(options, mirostat_mu_, row->Prob(cut.tokens[i]));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Sequence::AddLogProbs(const Cut& cut, const VerifyOutcome& outcome, WarpedRows& rows) {

@@ -86,6 +86,7 @@ class Sequence {
   void Finish(FinishReason reason);
   void Report(const Cut& cut, const VerifyOutcome& outcome);
   void Measure(const Cut& cut, const VerifyOutcome& outcome, WarpedRows& rows);
+  absl::Status MoveMu(const Cut& cut, const VerifyOutcome& outcome, WarpedRows& rows);
   absl::Status AddLogProbs(const Cut& cut, const VerifyOutcome& outcome, WarpedRows& rows);
 
   Parts parts_;
@@ -93,6 +94,7 @@ class Sequence {
   std::vector<int32_t> committed_;  // Prompt, then output.
   int32_t prompt_length_;
   TokenCounts counts_;
+  double mirostat_mu_;
   std::vector<int32_t> end_ids_;  // What ends this request.
   DrawMethod draw_;
   StreamRandomness randomness_;

@@ -35,7 +35,8 @@ class WarpedRows : public TargetRows<float> {
   std::span<const float> Raw(int32_t node) const { return raw_(node); }
 
  private:
-  RowContext ContextOf(int32_t node, std::span<const int32_t> drafted) const;
+  absl::StatusOr<RowContext> ContextOf(int32_t node, std::span<const int32_t> drafted);
+  absl::StatusOr<double> MuOf(int32_t node);
 
   const TokenTree& tree_;
   RowContext committed_;

@@ -67,7 +67,42 @@ absl::Status ValidateFilters(const SamplingOptions& options) {
                                   options.epsilon_cutoff));
   PACELINE_RETURN_IF_ERROR(Expect(options.eta_cutoff >= 0 && options.eta_cutoff < 1, "eta_cutoff",
                                   "a probability in [0, 1) (0 is off)", options.eta_cutoff));
+  PACELINE_RETURN_IF_ERROR(Expect(options.top_h >= 0 && options.top_h <= 1, "top_h",
+                                  "a share in [0, 1] (0 is off)", options.top_h));
   return Expect(options.min_keep >= 1, "min_keep", "1 or more", options.min_keep);
+}
+
+absl::Status ValidateDry(const SamplingOptions& options, int32_t vocab_size) {
+  PACELINE_RETURN_IF_ERROR(Expect(options.dry_multiplier >= 0 && std::isfinite(options.dry_multiplier),
+                                  "dry_multiplier", "0 (off) or a positive number",
+                                  options.dry_multiplier));
+  PACELINE_RETURN_IF_ERROR(Expect(options.dry_base >= 1 && std::isfinite(options.dry_base),
+                                  "dry_base", "a number of 1 or more", options.dry_base));
+  PACELINE_RETURN_IF_ERROR(Expect(options.dry_allowed_length >= 0, "dry_allowed_length",
+                                  "0 or more", options.dry_allowed_length));
+  PACELINE_RETURN_IF_ERROR(Expect(options.dry_penalty_last_n >= -1, "dry_penalty_last_n",
+                                  "-1 (all), 0 (off) or more", options.dry_penalty_last_n));
+  for (const auto& breaker : options.dry_breakers) {
+    PACELINE_RETURN_IF_ERROR(Expect(!breaker.empty(), "dry_breakers", "no empty sequence", 0));
+    PACELINE_RETURN_IF_ERROR(ExpectIds(breaker, "dry_breakers", vocab_size));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateXtc(const SamplingOptions& options) {
+  PACELINE_RETURN_IF_ERROR(Expect(options.xtc_probability >= 0 && options.xtc_probability <= 1,
+                                  "xtc_probability", "a number in [0, 1] (0 is off)",
+                                  options.xtc_probability));
+  return Expect(options.xtc_threshold > 0 && options.xtc_threshold <= 1, "xtc_threshold",
+                "a probability in (0, 1] (above 0.5 is off)", options.xtc_threshold);
+}
+
+absl::Status ValidateMirostat(const SamplingOptions& options) {
+  PACELINE_RETURN_IF_ERROR(Expect(options.mirostat_tau >= 0 && std::isfinite(options.mirostat_tau),
+                                  "mirostat_tau", "0 (off) or a positive number of bits",
+                                  options.mirostat_tau));
+  return Expect(options.mirostat_eta >= 0 && options.mirostat_eta <= 1, "mirostat_eta",
+                "a number in [0, 1]", options.mirostat_eta);
 }
 
 absl::Status ValidateTemperature(const SamplingOptions& options) {
@@ -89,7 +124,12 @@ absl::Status SamplingOptions::Validate(int32_t vocab_size) const {
   PACELINE_RETURN_IF_ERROR(ValidatePenalties(*this));
   PACELINE_RETURN_IF_ERROR(Expect(no_repeat_ngram_size >= 0, "no_repeat_ngram_size",
                                   "0 (off) or more", no_repeat_ngram_size));
+  PACELINE_RETURN_IF_ERROR(Expect(std::isfinite(guidance_scale), "guidance_scale",
+                                  "a finite number (1 is off)", guidance_scale));
+  PACELINE_RETURN_IF_ERROR(ValidateDry(*this, vocab_size));
   PACELINE_RETURN_IF_ERROR(ValidateTemperature(*this));
+  PACELINE_RETURN_IF_ERROR(ValidateXtc(*this));
+  PACELINE_RETURN_IF_ERROR(ValidateMirostat(*this));
   return ValidateFilters(*this);
 }
 

@@ -14,10 +14,18 @@
 
 namespace paceline {
 
+// What a stage does to the row decides where it may stand and whether temperature 0 runs it.
+enum class StageKind {
+  kEdit,    // Changes logits; before the first filter, at any temperature.
+  kTemper,  // Divides them; not at temperature 0.
+  kFilter,  // Drops tokens; not at temperature 0.
+};
+
 // One stage: a pure function of (logits, options, row context).
 template <typename Real>
 struct Stage {
   std::string_view name;
+  StageKind kind;
   bool (*active)(
       const SamplingOptions& options);  // False for the off-value: the row stays as it is.
   void (*apply)(Candidates<Real>& candidates, const SamplingOptions& options,
@@ -27,7 +35,7 @@ struct Stage {
 // Every stage there is, in the default order (algorithms B.2). A new stage is one file and one row
 // here.
 template <typename Real>
-std::span<const Stage<Real>> DefaultOrder();
+std::span<const Stage<Real>> AllStages();
 
 // Turns rows of logits into the distributions that tokens are drawn from. The same pipeline warps
 // the target's rows and the draft's. Options are checked once; Apply is a pure function of its
@@ -36,7 +44,9 @@ std::span<const Stage<Real>> DefaultOrder();
 template <typename Real>
 class Pipeline {
  public:
-  // Errors: those of SamplingOptions::Validate.
+  // Errors: those of SamplingOptions::Validate; kInvalidArgument for an order that names an unknown
+  // stage, one twice or an edit behind a filter, or lacks a stage that an option asks for, and for
+  // mirostat with a filter.
   static absl::StatusOr<Pipeline> Create(SamplingOptions options, int32_t vocab_size);
 
   // Distribution of the row `logits`, at least vocab_size entries, of which later ones are padding.
@@ -56,12 +66,12 @@ class Pipeline {
   bool IsPlainSoftmax() const { return stages_.empty() && !greedy(); }
 
  private:
-  Pipeline(SamplingOptions options, int32_t vocab_size);
+  Pipeline(SamplingOptions options, int32_t vocab_size, std::vector<Stage<Real>> stages);
   absl::StatusOr<Distribution<Real>> Run(const RowContext& context);
 
   SamplingOptions options_;
   int32_t vocab_size_;
-  std::vector<Stage<Real>> stages_;  // The active ones.
+  std::vector<Stage<Real>> stages_;  // The active ones, in order.
   Candidates<Real> candidates_;
 };
 

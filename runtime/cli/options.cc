@@ -152,7 +152,8 @@ void AddChoices(CLI::App& app, GenerateOptions& options) {
       ->group(kLength);
 }
 
-void AddFilters(CLI::App& app, SamplingOptions& sampling) {
+void AddFilters(CLI::App& app, GenerateOptions& options) {
+  SamplingOptions& sampling = options.sampling;
   const auto add = [&](const char* name, double& value, const char* type, const std::string& text) {
     AddNumber<double>(app, name, value, type, text)->group(kSampling);
   };
@@ -161,8 +162,10 @@ void AddFilters(CLI::App& app, SamplingOptions& sampling) {
   AddNumber<int32_t>(app, "--top-k", sampling.top_k, "N",
                      "keep the N likeliest tokens (default 0: off)")
       ->group(kSampling);
-  add("--top-p", sampling.top_p, "MASS",
-      With("keep the likeliest tokens up to this mass in [0, 1], 1 is off", sampling.top_p));
+  AddParsed(
+      app, "--top-p", ParseNumber<double>, [&](double mass) { options.top_p = mass; }, "MASS",
+      With("keep the likeliest tokens up to this mass in [0, 1], 1 is off", sampling.top_p))
+      ->group(kSampling);
   add("--min-p", sampling.min_p, "SHARE",
       "keep tokens with at least this share of the likeliest one's (default 0: off)");
   add("--typical-p,--typical", sampling.typical_p, "MASS",
@@ -173,6 +176,22 @@ void AddFilters(CLI::App& app, SamplingOptions& sampling) {
       "keep tokens of at least this probability (default 0: off)");
   add("--eta-cutoff", sampling.eta_cutoff, "P",
       "the same, less where the model is unsure (default 0: off)");
+  add("--top-h", sampling.top_h, "SHARE",
+      "keep the likeliest tokens up to this share of their entropy (default 0: off)");
+  add("--xtc-probability", sampling.xtc_probability, "P",
+      "how often the likeliest tokens are left out (default 0: off)");
+  add("--xtc-threshold", sampling.xtc_threshold, "P",
+      With("tokens of this probability are such, above 0.5 is off", sampling.xtc_threshold));
+  add("--mirostat-tau,--mirostat-ent", sampling.mirostat_tau, "BITS",
+      "surprise aimed at, instead of every filter (default 0: off)");
+  add("--mirostat-eta,--mirostat-lr", sampling.mirostat_eta, "RATE",
+      With("how fast it is corrected", sampling.mirostat_eta));
+  app.add_option("--order", sampling.order,
+                 "default | hf | vllm | llama | flashinfer-joint, or names of stages; comma list")
+      ->type_name("STAGES")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->group(kSampling);
   AddParsed(
       app, "--draw", ParseDrawMethod, [&](DrawMethod method) { sampling.draw = method; },
       "METHOD",
@@ -195,6 +214,15 @@ void AddPenalties(CLI::App& app, GenerateOptions& options) {
       "subtracted from logits of tokens seen in the answer (default 0: off)");
   add("--frequency-penalty", sampling.frequency_penalty,
       "subtracted once a time the token was seen in the answer (default 0: off)");
+  add("--dry-multiplier", sampling.dry_multiplier,
+      "penalty for going on with a repetition (default 0: off)");
+  add("--dry-base", sampling.dry_base, "its growth with each repeated token (default 1.75)");
+  AddNumber<int32_t>(app, "--dry-allowed-length", sampling.dry_allowed_length, "N",
+                     With("repetitions shorter than this are free", sampling.dry_allowed_length))
+      ->group(kSampling);
+  AddNumber<int32_t>(app, "--dry-penalty-last-n", sampling.dry_penalty_last_n, "N",
+                     With("tokens looked at, -1 is all, 0 is off", sampling.dry_penalty_last_n))
+      ->group(kSampling);
   AddNumber<int32_t>(app, "--no-repeat-ngram-size", sampling.no_repeat_ngram_size, "N",
                      "no N tokens in a row come twice (default 0: off)")
       ->group(kSampling);
@@ -323,7 +351,7 @@ void AddGenerateOptions(CLI::App& app, GenerateOptions& options) {
   AddModel(app, options);
   AddLength(app, options);
   AddChoices(app, options);
-  AddFilters(app, options.sampling);
+  AddFilters(app, options);
   AddPenalties(app, options);
   AddDrafting(app, options);
   AddOutput(app, options);
@@ -347,7 +375,7 @@ void AddBenchOptions(CLI::App& app, BenchOptions& options) {
       ->group("Measuring");
   AddModel(app, options.generate);
   AddLength(app, options.generate);
-  AddFilters(app, options.generate.sampling);
+  AddFilters(app, options.generate);
   AddPenalties(app, options.generate);
   AddDrafting(app, options.generate);
   AddOutput(app, options.generate);

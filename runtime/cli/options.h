@@ -29,6 +29,7 @@ struct GenerateOptions {
   int32_t max_tokens = 256;
   uint32_t num_choices = 1;
   uint32_t best_of = 0;
+  std::optional<double> top_p;  // Where given; else sampling has the default, see Resolve.
   SamplingOptions sampling;      // temperature 0.8, top_p 0.95 unless told otherwise.
   std::optional<uint64_t> seed;  // Drawn at random without one.
   std::vector<std::string> stop;

@@ -97,6 +97,16 @@ absl::Status ResolveDraft(GenerateOptions& options) {
                 "--exit-layers: expected --draft early-exit");
 }
 
+// The mass that a run keeps unless told otherwise, where its stages leave room for it.
+void ResolveTopP(GenerateOptions& options) {
+  SamplingOptions& sampling = options.sampling;
+  const auto& order = sampling.order;
+  const bool listed =
+      order.size() < 2 || std::find(order.begin(), order.end(), "top_p") != order.end();
+  if (sampling.mirostat_tau > 0 || !listed) sampling.top_p = 1;
+  if (options.top_p) sampling.top_p = *options.top_p;
+}
+
 }  // namespace
 
 absl::Status ResolveModel(std::string& model) {
@@ -114,6 +124,7 @@ absl::Status Resolve(GenerateOptions& options) {
   PACELINE_RETURN_IF_ERROR(CheckOutput(options));
   PACELINE_RETURN_IF_ERROR(CheckModel(options));
   PACELINE_RETURN_IF_ERROR(ResolveDraft(options));
+  ResolveTopP(options);
   PACELINE_RETURN_IF_ERROR(NamingOptions(options.speculation.Validate()));
   PACELINE_RETURN_IF_ERROR(ResolveModel(options.model));
   if (!options.seed) {
@@ -133,6 +144,10 @@ absl::Status NamingOptions(const absl::Status& status) {
       {"draft_min", "--draft-min"},
       {"draft_tokens", "--draft-tokens"},
       {"draw", "--draw"},
+      {"dry_allowed_length", "--dry-allowed-length"},
+      {"dry_base", "--dry-base"},
+      {"dry_multiplier", "--dry-multiplier"},
+      {"dry_penalty_last_n", "--dry-penalty-last-n"},
       {"dynatemp_exponent", "--dynatemp-exponent"},
       {"dynatemp_range", "--dynatemp-range"},
       {"engine", "--engine"},
@@ -148,8 +163,11 @@ absl::Status NamingOptions(const absl::Status& status) {
       {"max_tokens", "--max-tokens"},
       {"min_p", "--min-p"},
       {"min_tokens", "--min-tokens"},
+      {"mirostat_eta", "--mirostat-eta"},
+      {"mirostat_tau", "--mirostat-tau"},
       {"ngram", "--ngram-max, --ngram-min"},
       {"no_repeat_ngram_size", "--no-repeat-ngram-size"},
+      {"order", "--order"},
       {"threads", "--threads"},
       {"presence_penalty", "--presence-penalty"},
       {"relaxed_delta", "--relaxed-delta"},
@@ -159,6 +177,7 @@ absl::Status NamingOptions(const absl::Status& status) {
       {"runs", "--runs"},
       {"stop", "--stop"},
       {"temperature", "--temperature"},
+      {"top_h", "--top-h"},
       {"top_k", "--top-k"},
       {"top_n_sigma", "--top-n-sigma"},
       {"top_p", "--top-p"},
@@ -166,6 +185,8 @@ absl::Status NamingOptions(const absl::Status& status) {
       {"typical_epsilon", "--typical-epsilon"},
       {"typical_p", "--typical-p"},
       {"verify", "--verify"},
+      {"xtc_probability", "--xtc-probability"},
+      {"xtc_threshold", "--xtc-threshold"},
   };
   const absl::string_view message = status.message();
   for (const auto& [name, option] : kNames) {

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "draft/model_drafter.h"
+#include "sampling/mirostat2.h"
 #include "tests/support/chi_square.h"
 #include "tests/support/draft_fixture.h"
 #include "tests/support/drawn_trees.h"
@@ -35,16 +36,34 @@ using testing::With;
 constexpr int32_t kVocab = 4;
 constexpr int32_t kOutput = 3;
 constexpr int32_t kStreams = testing::NumStreams(20000);
-constexpr int32_t kTreeStreams = testing::NumStreams(8000);
+constexpr int32_t kTreeStreams = testing::NumStreams(4000);
 constexpr int32_t kRounds = testing::NumStreams(50000);  // Of single tokens.
 constexpr double kFalseAlarm = 1e-4;
 const std::vector<int32_t> kPrompt = {1, 3};
 
 using Law = std::map<std::vector<int32_t>, double>;
 
+// The law of the next token where the stage xtc may flip its coin either way.
+std::vector<double> MeanOverTheCoin(const std::vector<float>& logits, Pipeline<double>& pipeline,
+                                    const RowContext& context) {
+  SamplingOptions options = pipeline.options();
+  const double share = options.xtc_probability;
+  std::vector<double> mean(kVocab, 0.0);
+  for (const double coin : {0.0, 1.0}) {
+    if (share == 0 && coin == 1) continue;
+    options.xtc_probability = coin;
+    auto fixed = *Pipeline<double>::Create(options, kVocab);
+    const auto row = *fixed.Apply(std::span<const float>(logits), context);
+    for (int32_t id = 0; id < kVocab; ++id) {
+      mean[id] += (coin == 1 ? share : 1 - share) * row.Prob(id);
+    }
+  }
+  return mean;
+}
+
 // Exact law of the first outputs: products of the pipeline's rows, in double.
 void Enumerate(const TableModel::RowFunction& row, Pipeline<double>& pipeline,
-               std::vector<int32_t> output, double prob, Law& law) {
+               std::vector<int32_t> output, double prob, double mu, Law& law) {
   if (output.size() == kOutput) {
     law[output] += prob;
     return;
@@ -56,12 +75,14 @@ void Enumerate(const TableModel::RowFunction& row, Pipeline<double>& pipeline,
   counts.AddOutput(output);
   RowContext context;
   context.history = {committed, static_cast<int32_t>(kPrompt.size()), {}, &counts};
+  context.mirostat_mu = mu;
   const std::vector<float> logits = row(committed);
-  const auto probs = pipeline.Apply(std::span<const float>(logits), context)->Dense();
+  const std::vector<double> probs = MeanOverTheCoin(logits, pipeline, context);
   for (int32_t token = 0; token < kVocab; ++token) {
     if (probs[token] == 0) continue;
     output.push_back(token);
-    Enumerate(row, pipeline, output, prob * probs[token], law);
+    Enumerate(row, pipeline, output, prob * probs[token],
+              NextMu(pipeline.options(), mu, probs[token]), law);
     output.pop_back();
   }
 }
@@ -85,7 +106,7 @@ void ExpectLaw(const SamplingOptions& sampling, const std::string& rule, const D
   request.num_choices = kStreams;
   Law law;
   auto pipeline = *Pipeline<double>::Create(sampling, kVocab);
-  Enumerate(LawSetup().target, pipeline, {}, 1, law);
+  Enumerate(LawSetup().target, pipeline, {}, 1, FirstMu(sampling), law);
   std::map<std::vector<int32_t>, int64_t> counts;
   Telemetry telemetry;
   for (Choice& choice : engine.Run(request).choices) {
@@ -220,7 +241,8 @@ TEST(EngineLawTest, CoupledTokensDoNotDependOnTheDraft) {
 // ---- Drawn trees through rounds, caches and commits.
 
 // The law of the first outputs where each round drafts a tree of `shape` from the draft's rows.
-void ExpectTreeLaw(const std::string& rule, const testing::TreeShape& shape) {
+void ExpectTreeLaw(const std::string& rule, const testing::TreeShape& shape,
+                   const SamplingOptions& sampling = {}) {
   SCOPED_TRACE(rule);
   const EngineSetup setup = LawSetup();
   TestEngine vocabulary(setup);
@@ -228,9 +250,10 @@ void ExpectTreeLaw(const std::string& rule, const testing::TreeShape& shape) {
   auto request = Sampled(kPrompt, kOutput + shape.depth, 31);
   request.speculation.verify = rule;
   request.speculation.num_draft_tokens = shape.depth;
+  request.sampling = sampling;
   Law law;
-  auto pipeline = *Pipeline<double>::Create({}, kVocab);
-  Enumerate(setup.target, pipeline, {}, 1, law);
+  auto pipeline = *Pipeline<double>::Create(sampling, kVocab);
+  Enumerate(setup.target, pipeline, {}, 1, FirstMu(sampling), law);
   std::map<std::vector<int32_t>, int64_t> counts;
   int64_t accepted = 0;
   const auto row_after = [](const TableModel::RowFunction& rows, std::vector<int32_t> committed) {
@@ -273,6 +296,39 @@ TEST(EngineLawTest, DrawnTreesOverSeveralRounds) {
   ExpectTreeLaw("sampled-first", {2, 2, Children::kCertainFirst});
   ExpectTreeLaw("traversal", {2, 2, Children::kWithoutReplacement});
   ExpectTreeLaw("walk", {2, 2, Children::kWithoutReplacement});
+}
+
+SamplingOptions SometimesLeavesOut() {
+  SamplingOptions sampling;
+  sampling.xtc_probability = 0.4;
+  sampling.xtc_threshold = 0.2;
+  return sampling;
+}
+
+SamplingOptions AimsAtASurprise() {
+  SamplingOptions sampling;
+  sampling.mirostat_tau = 0.9;
+  sampling.mirostat_eta = 0.5;
+  return sampling;
+}
+
+// A coin for each position, which rules that look behind a refusal must not read twice.
+TEST(EngineLawTest, XtcOverSeveralRounds) {
+  ExpectLaw(SometimesLeavesOut(), "standard", {DraftKind::kNone, 1});
+  for (const char* rule : {"standard", "block", "match", "coupled"}) {
+    ExpectLaw(SometimesLeavesOut(), rule, {DraftKind::kModel, 3});
+  }
+  ExpectTreeLaw("traversal", {2, 2, testing::Children::kWithoutReplacement}, SometimesLeavesOut());
+  ExpectTreeLaw("rrs", {2, 2, testing::Children::kWithReplacement}, SometimesLeavesOut());
+}
+
+// mu follows the drafted path, and then the committed tokens alone.
+TEST(EngineLawTest, MirostatOverSeveralRounds) {
+  ExpectLaw(AimsAtASurprise(), "standard", {DraftKind::kNone, 1});
+  for (const char* rule : {"standard", "block", "match"}) {
+    ExpectLaw(AimsAtASurprise(), rule, {DraftKind::kModel, 3});
+  }
+  ExpectTreeLaw("traversal", {2, 2, testing::Children::kWithoutReplacement}, AimsAtASurprise());
 }
 
 // First tokens and acceptance of `streams` rounds of one drafted token.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/philox.h"
+#include "sampling/mirostat2.h"
 #include "sampling/pipeline.h"
 #include "tests/support/chi_square.h"
 #include "tests/support/coupling.h"
@@ -72,27 +73,43 @@ RowOf<double> HashedRows(uint64_t seed) {
   };
 }
 
-// A target that goes through the pipeline, with stages that look at the history of each row.
+Row WarpedRow(uint64_t seed, const SamplingOptions& options, const Tokens& prefix, double mu) {
+  const uint64_t hash = HashOf(seed, prefix);
+  std::vector<double> logits;
+  for (uint32_t id = 0; id < kVocabulary; ++id) logits.push_back(4 * Noise(hash, id) - 2);
+  const Tokens prompt = {1, 3};
+  TokenCounts counts;
+  counts.AddPrompt(prompt);
+  RowContext context;
+  context.history = {prompt, static_cast<int32_t>(prompt.size()), prefix, &counts};
+  context.key = {seed % 50, 0};  // Coins are those of the sequence: one for target and draft.
+  context.position = kPosition + static_cast<uint32_t>(prefix.size());
+  context.mirostat_mu = mu;
+  auto pipeline = Pipeline<double>::Create(options, kVocabulary);
+  EXPECT_THAT(pipeline, IsOk());
+  auto row = pipeline->Apply(std::span<const double>(logits), context);
+  EXPECT_THAT(row, IsOk());
+  return *std::move(row);
+}
+
+// A target that goes through the pipeline, with stages that look at the history of each row, at the
+// coin of its position and at what the tokens before it were worth.
 RowOf<double> WarpedRows(uint64_t seed, SamplingOptions options) {
   return [seed, options](const Tokens& prefix) {
-    const uint64_t hash = HashOf(seed, prefix);
-    std::vector<double> logits;
-    for (uint32_t id = 0; id < kVocabulary; ++id) logits.push_back(4 * Noise(hash, id) - 2);
-    const Tokens prompt = {1, 3};
-    TokenCounts counts;
-    counts.AddPrompt(prompt);
-    RowContext context;
-    context.history = {prompt, static_cast<int32_t>(prompt.size()), prefix, &counts};
-    auto pipeline = Pipeline<double>::Create(options, kVocabulary);
-    EXPECT_THAT(pipeline, IsOk());
-    auto row = pipeline->Apply(std::span<const double>(logits), context);
-    EXPECT_THAT(row, IsOk());
-    return *std::move(row);
+    double mu = FirstMu(options);
+    if (options.mirostat_tau > 0) {
+      Tokens before;
+      for (const int32_t token : prefix) {
+        mu = NextMu(options, mu, WarpedRow(seed, options, before, mu).Prob(token));
+        before.push_back(token);
+      }
+    }
+    return WarpedRow(seed, options, prefix, mu);
   };
 }
 
 std::vector<SamplingOptions> Settings() {
-  std::vector<SamplingOptions> settings(6);
+  std::vector<SamplingOptions> settings(9);
   settings[0].repetition_penalty = 1.7;
   settings[0].frequency_penalty = 0.8;
   settings[0].presence_penalty = -0.4;
@@ -111,6 +128,15 @@ std::vector<SamplingOptions> Settings() {
   settings[5].top_n_sigma = 1.2;
   settings[5].epsilon_cutoff = 0.1;
   settings[5].eta_cutoff = 0.2;
+  settings[6].dry_multiplier = 1.3;
+  settings[6].dry_allowed_length = 1;
+  settings[6].top_h = 0.8;
+  settings[7].xtc_probability = 0.5;
+  settings[7].xtc_threshold = 0.15;
+  settings[7].order = {"llama"};
+  settings[7].temperature = 1.2;
+  settings[8].mirostat_tau = 1.2;
+  settings[8].mirostat_eta = 0.4;
   return settings;
 }
 
