@@ -1,5 +1,5 @@
 // One round of verification from raw logits, K = 4 drafted tokens: rules on lazily warped rows
-// against the textbook way, which takes the softmax of every row.
+// against the textbook way, which takes the softmax of every row, and against the least that any way must read.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -20,6 +20,7 @@ namespace {
 
 constexpr int32_t kDraft = 4;   // K
 constexpr int kRounds = 16;     // Different rounds, so that acceptance varies.
+constexpr int kIterations = 2 * kRounds;
 constexpr double kNoise = 1.0;  // How far the draft's logits are from the target's.
 
 using Rows = std::vector<std::vector<float>>;
@@ -143,7 +144,8 @@ void RunRule(benchmark::State& state, const char* name, bool sampled) {
   auto pipeline = Pipeline<float>::Create({}, inputs.vocab_size);
   const auto rule = FindRule(name);
   if (!pipeline.ok() || !rule.ok()) return state.SkipWithError("no such rule or pipeline");
-  StreamRandomness randomness({4, 0});
+  const bool coupled = (*rule)->group == RuleGroup::kCoupled;
+  StreamRandomness randomness({4, 0}, coupled ? DrawMethod::kGumbel : DrawMethod::kInverseCdf);
   int64_t accepted = 0;
   Verify(state, inputs, sampled, [&](const Proposal<float>& proposal, uint32_t position) {
     LazyRows rows(inputs.target, *pipeline);
@@ -156,7 +158,38 @@ void RunRule(benchmark::State& state, const char* name, bool sampled) {
       benchmark::Counter(static_cast<double>(accepted), benchmark::Counter::kAvgIterations);
 }
 
+// How many target rows `standard` reads in each round.
+std::vector<size_t> RowsOfRounds(const Inputs& inputs) {
+  auto pipeline = Pipeline<float>::Create({}, inputs.vocab_size);
+  StreamRandomness randomness({4, 0});
+  std::vector<size_t> judged;
+  for (uint32_t round = 0; round < kIterations; ++round) {
+    const Proposal<float> proposal = inputs.Draft(round % kRounds, true);
+    LazyRows rows(inputs.target, *pipeline);
+    const auto outcome = (*FindRule("standard"))->verify({proposal, rows, randomness, round * 8});
+    judged.push_back(outcome->path.size() + 1);
+  }
+  return judged;
+}
+
+// Each row that a round judges, read once for its maximum and once for its sum of exponentials: what
+// no sampler can do without.
+void BarePass(benchmark::State& state) {
+  const Inputs inputs(static_cast<int32_t>(state.range(0)));
+  const std::vector<size_t> judged = RowsOfRounds(inputs);
+  Verify(state, inputs, true, [&](const Proposal<float>&, uint32_t position) {
+    for (size_t i = 0; i < judged[position / 8]; ++i) {
+      const std::span<const float> row(inputs.target[i]);
+      const RowSums sums = SumExp(row, RowMax(row));
+      benchmark::DoNotOptimize(sums.mass);
+    }
+    return true;
+  });
+}
+
 void Standard(benchmark::State& state) { RunRule(state, "standard", true); }
+void Block(benchmark::State& state) { RunRule(state, "block", true); }
+void Coupled(benchmark::State& state) { RunRule(state, "coupled", true); }
 void Match(benchmark::State& state) { RunRule(state, "match", false); }
 
 // bytes_per_second counts all K + 1 rows, read or not: it is a rate of rounds. A whole number of
@@ -167,10 +200,13 @@ void Match(benchmark::State& state) { RunRule(state, "match", false); }
       ->ArgName("V")                          \
       ->Arg(49152)                            \
       ->Arg(128256)                           \
-      ->Iterations(2 * kRounds)
+      ->Iterations(kIterations)
 
 PACELINE_VERIFY_BENCH(Naive, "naive");
+PACELINE_VERIFY_BENCH(BarePass, "bare_pass");
 PACELINE_VERIFY_BENCH(Standard, "standard_sampled");
+PACELINE_VERIFY_BENCH(Block, "block_sampled");
+PACELINE_VERIFY_BENCH(Coupled, "coupled_sampled");
 PACELINE_VERIFY_BENCH(Match, "match_deterministic");
 
 }  // namespace
