@@ -89,7 +89,7 @@ WarpedRows Sequence::RowsOver(WarpedRows::RawRow raw) {
   context.position = static_cast<uint32_t>(committed_.size());
   context.xtc_by_round = LooksAhead(*parts_.rule);
   context.mirostat_mu = mirostat_mu_;
-  return WarpedRows(proposal_.tree, context, std::move(raw), parts_.pipeline);
+  return WarpedRows(proposal_.tree, context, std::move(raw), parts_.pipeline, row_memory_);
 }
 
 absl::StatusOr<VerifyOutcome> Sequence::Judge(WarpedRows& rows) {

@@ -100,6 +100,7 @@ class Sequence {
   StreamRandomness randomness_;
   TextStreamer text_;
   Proposal<float> proposal_;
+  std::vector<Distribution<float>> row_memory_;  // Of the target's warped rows.
   bool finished_ = false;
   Choice choice_;
 };

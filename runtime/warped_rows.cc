@@ -26,13 +26,13 @@ absl::StatusOr<double> WarpedRows::MuOf(int32_t node) {
 }
 
 absl::StatusOr<const Distribution<float>*> WarpedRows::Row(int32_t node) {
-  std::optional<Distribution<float>>& row = rows_[node + 1];
-  if (!row) {
-    const std::vector<int32_t> drafted = tree_.PathTokens(node);
-    PACELINE_ASSIGN_OR_RETURN(const RowContext context, ContextOf(node, drafted));
-    PACELINE_ASSIGN_OR_RETURN(row, pipeline_.Apply(raw_(node), context));
-  }
-  return &*row;
+  Distribution<float>& row = rows_[node + 1];
+  if (made_[node + 1]) return &row;
+  const std::vector<int32_t> drafted = tree_.PathTokens(node);
+  PACELINE_ASSIGN_OR_RETURN(const RowContext context, ContextOf(node, drafted));
+  PACELINE_RETURN_IF_ERROR(pipeline_.Apply(raw_(node), context, row));
+  made_[node + 1] = true;
+  return &row;
 }
 
 }  // namespace paceline

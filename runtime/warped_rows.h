@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -22,12 +21,17 @@ class WarpedRows : public TargetRows<float> {
   using RawRow = std::function<std::span<const float>(int32_t node)>;
 
   // `committed` is the context of the root's row.
-  WarpedRows(const TokenTree& tree, RowContext committed, RawRow raw, Pipeline<float>& pipeline)
+  // `memory` holds the rows and is used again by the next round's; it outlives these.
+  WarpedRows(const TokenTree& tree, RowContext committed, RawRow raw, Pipeline<float>& pipeline,
+             std::vector<Distribution<float>>& memory)
       : tree_(tree),
         committed_(committed),
         raw_(std::move(raw)),
         pipeline_(pipeline),
-        rows_(tree.size() + 1) {}
+        rows_(memory),
+        made_(tree.size() + 1, false) {
+    if (rows_.size() < made_.size()) rows_.resize(made_.size());
+  }
 
   absl::StatusOr<const Distribution<float>*> Row(int32_t node) override;
 
@@ -42,7 +46,8 @@ class WarpedRows : public TargetRows<float> {
   RowContext committed_;
   RawRow raw_;
   Pipeline<float>& pipeline_;
-  std::vector<std::optional<Distribution<float>>> rows_;
+  std::vector<Distribution<float>>& rows_;  // Entry node + 1; sound where made_.
+  std::vector<bool> made_;
 };
 
 }  // namespace paceline

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/bad_row.h"
+#include "base/status_macros.h"
 #include "sampling/row_math.h"
 #include "sampling/selection.h"
 
@@ -29,21 +30,26 @@ struct RankOrder {
 
 }  // namespace
 
-template <typename Real>
 template <typename Input>
-absl::Status Candidates<Real>::AssignFrom(std::span<const Input> logits, int32_t vocab_size) {
+absl::Status CheckLogits(std::span<const Input> logits, int32_t vocab_size) {
   if (vocab_size <= 0 || static_cast<size_t>(vocab_size) > logits.size()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "logits: expected at least vocab_size = ", vocab_size, " entries, got ", logits.size()));
   }
-  // NaN and +inf fail the comparison; one flag keeps the scan free of branches.
-  bool sound = true;
-  for (Input logit : logits.first(vocab_size)) {
-    sound &= logit <= std::numeric_limits<Input>::max();
-  }
-  for (int32_t id = 0; !sound && id < vocab_size; ++id) {
-    if (!(logits[id] <= std::numeric_limits<Input>::max())) return BadLogit(id, logits[id]);
-  }
+  if (IsSound(logits.first(vocab_size))) return absl::OkStatus();
+  const auto bad = std::find_if(logits.begin(), logits.end(), [](Input logit) {
+    return !(logit <= std::numeric_limits<Input>::max());
+  });
+  return BadLogit(bad - logits.begin(), *bad);
+}
+
+template absl::Status CheckLogits(std::span<const float>, int32_t);
+template absl::Status CheckLogits(std::span<const double>, int32_t);
+
+template <typename Real>
+template <typename Input>
+absl::Status Candidates<Real>::AssignFrom(std::span<const Input> logits, int32_t vocab_size) {
+  PACELINE_RETURN_IF_ERROR(CheckLogits(logits, vocab_size));
   dense_.assign(logits.begin(), logits.begin() + vocab_size);
   entries_.clear();
   num_ranked_ = 0;

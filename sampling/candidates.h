@@ -12,6 +12,11 @@
 
 namespace paceline {
 
+// OK if the first `vocab_size` of `logits` are there and are finite or -inf. Otherwise
+// kInvalidArgument naming the size, or the id of the first NaN or +inf.
+template <typename Input>
+absl::Status CheckLogits(std::span<const Input> logits, int32_t vocab_size);
+
 // Logits of the tokens that may still come. Starts dense: one logit an id, edited in place by
 // biases, masks and penalties. The first filter turns it into a list of survivors, of which as many
 // as a filter asks for are brought in rank order (value descending, id ascending). The maximum and

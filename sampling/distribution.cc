@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/bad_row.h"
+#include "base/status_macros.h"
 #include "sampling/draw.h"
 
 namespace paceline {
@@ -18,17 +19,14 @@ constexpr double kSumTolerance = 1e-4;
 
 template <typename Real>
 absl::StatusOr<Distribution<Real>> Distribution<Real>::Softmax(Candidates<Real>& candidates) {
-  const Real max = candidates.Max();
-  if (!(max > -std::numeric_limits<Real>::infinity())) {
-    return NoTokenLeft();
-  }
   Distribution row;
-  row.vocab_size_ = candidates.vocab_size();
   if (!candidates.filtered()) {
-    row.probs_.resize(row.vocab_size_);
-    row.Normalise(WriteExp(candidates.dense(), max, row.probs_.data()));
+    PACELINE_RETURN_IF_ERROR(row.AssignSoftmax(candidates.dense()));
     return row;
   }
+  const Real max = candidates.Max();
+  if (!(max > -std::numeric_limits<Real>::infinity())) return NoTokenLeft();
+  row.vocab_size_ = candidates.vocab_size();
   std::vector<typename Candidates<Real>::Entry> entries(candidates.survivors().begin(),
                                                         candidates.survivors().end());
   const auto by_id = [](const auto& a, const auto& b) { return a.id < b.id; };
@@ -45,6 +43,17 @@ absl::StatusOr<Distribution<Real>> Distribution<Real>::Softmax(Candidates<Real>&
   row.probs_.resize(entries.size());
   row.Normalise(WriteExp(std::span<const Real>(logits), max, row.probs_.data()));
   return row;
+}
+
+template <typename Real>
+absl::Status Distribution<Real>::AssignSoftmax(std::span<const Real> logits) {
+  const Real max = RowMax(logits);
+  if (!(max > -std::numeric_limits<Real>::infinity())) return NoTokenLeft();
+  vocab_size_ = static_cast<int32_t>(logits.size());
+  ids_.clear();
+  probs_.resize(logits.size());
+  Normalise(WriteExp(logits, max, probs_.data()));
+  return absl::OkStatus();
 }
 
 template <typename Real>
@@ -135,8 +144,7 @@ Divergence Distribution<Real>::DivergenceFrom(const Distribution& draft) const {
   if constexpr (std::is_same_v<Real, float>) {
     if (ids_.empty() && draft.ids_.empty()) {
       const RowOverlap rows = Compare(probs_, draft.probs_);
-      const double masses = Sum(std::span(probs_)) + Sum(std::span(draft.probs_));
-      return {rows.overlap, std::max(masses / 2 - rows.overlap, 0.0), rows.kl};
+      return {rows.overlap, std::max(rows.masses / 2 - rows.overlap, 0.0), rows.kl};
     }
   }
   Divergence divergence;

@@ -32,6 +32,9 @@ class Distribution {
   // Softmax of the surviving logits. kFailedPrecondition `no_token_left` if every token is masked.
   static absl::StatusOr<Distribution> Softmax(Candidates<Real>& candidates);
 
+  // Becomes the softmax of a whole row, all finite or -inf, in the memory it has. Errors as above.
+  absl::Status AssignSoftmax(std::span<const Real> logits);
+
   // The whole mass on `id`.
   static Distribution OneHot(int32_t id, int32_t vocab_size);
 

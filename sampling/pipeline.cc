@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -180,17 +181,40 @@ absl::StatusOr<Pipeline<Real>> Pipeline<Real>::Create(SamplingOptions options, i
 }
 
 template <typename Real>
+template <typename Input>
+absl::Status Pipeline<Real>::Fill(std::span<const Input> logits, const RowContext& context,
+                                  Distribution<Real>& row) {
+  if constexpr (std::is_same_v<Real, Input>) {
+    if (IsPlainSoftmax()) {
+      PACELINE_RETURN_IF_ERROR(CheckLogits(logits, vocab_size_));
+      return row.AssignSoftmax(logits.first(vocab_size_));
+    }
+  }
+  PACELINE_RETURN_IF_ERROR(candidates_.Assign(logits, vocab_size_));
+  PACELINE_ASSIGN_OR_RETURN(row, Run(context));
+  return absl::OkStatus();
+}
+
+template <typename Real>
+absl::Status Pipeline<Real>::Apply(std::span<const float> logits, const RowContext& context,
+                                   Distribution<Real>& row) {
+  return Fill(logits, context, row);
+}
+
+template <typename Real>
 absl::StatusOr<Distribution<Real>> Pipeline<Real>::Apply(std::span<const float> logits,
                                                          const RowContext& context) {
-  PACELINE_RETURN_IF_ERROR(candidates_.Assign(logits, vocab_size_));
-  return Run(context);
+  Distribution<Real> row;
+  PACELINE_RETURN_IF_ERROR(Fill(logits, context, row));
+  return row;
 }
 
 template <typename Real>
 absl::StatusOr<Distribution<Real>> Pipeline<Real>::Apply(std::span<const double> logits,
                                                          const RowContext& context) {
-  PACELINE_RETURN_IF_ERROR(candidates_.Assign(logits, vocab_size_));
-  return Run(context);
+  Distribution<Real> row;
+  PACELINE_RETURN_IF_ERROR(Fill(logits, context, row));
+  return row;
 }
 
 template <typename Real>

@@ -57,6 +57,11 @@ class Pipeline {
   absl::StatusOr<Distribution<Real>> Apply(std::span<const double> logits,
                                            const RowContext& context);
 
+  // The same into `row`, whose memory is used again where no stage is on. After an error it is
+  // unspecified.
+  absl::Status Apply(std::span<const float> logits, const RowContext& context,
+                     Distribution<Real>& row);
+
   const SamplingOptions& options() const { return options_; }
   int32_t vocab_size() const { return vocab_size_; }
   bool greedy() const { return options_.temperature == 0; }
@@ -67,6 +72,9 @@ class Pipeline {
 
  private:
   Pipeline(SamplingOptions options, int32_t vocab_size, std::vector<Stage<Real>> stages);
+  template <typename Input>
+  absl::Status Fill(std::span<const Input> logits, const RowContext& context,
+                    Distribution<Real>& row);
   absl::StatusOr<Distribution<Real>> Run(const RowContext& context);
 
   SamplingOptions options_;

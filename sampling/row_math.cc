@@ -140,6 +140,19 @@ PACELINE_CLONES float RowMax(std::span<const float> logits) {
   return max;
 }
 
+PACELINE_CLONES bool IsSound(std::span<const float> logits) {
+  // NaN and +inf fail the comparison; one flag keeps the loop free of branches.
+  int sound = 1;
+  for (const float logit : logits) sound &= logit <= std::numeric_limits<float>::max();
+  return sound != 0;
+}
+
+bool IsSound(std::span<const double> logits) {
+  bool sound = true;
+  for (const double logit : logits) sound &= logit <= std::numeric_limits<double>::max();
+  return sound;
+}
+
 double RowMax(std::span<const double> logits) {
   double max = -std::numeric_limits<double>::infinity();
   for (const double logit : logits) max = logit > max ? logit : max;
@@ -253,35 +266,50 @@ PACELINE_CLONES double WriteResidual(std::span<const double> p, double scale,
   return Residual(p, scale, q, factor, residual);
 }
 
-PACELINE_CLONES RowOverlap Compare(std::span<const float> p, std::span<const float> q) {
-  constexpr float kSmallest = std::numeric_limits<float>::min();
+namespace {
+
+struct OverlapSums {
   LaneSums overlap;
   LaneSums kl;
-  bool unbounded = false;
-  for (size_t i = 0; i < p.size(); i += kLanes) {
+  LaneSums masses;
+  Ints unbounded = {};
+};
+
+PACELINE_INLINE void AddOverlap(const float* p, const float* q, OverlapSums& sums) {
+  constexpr float kSmallest = std::numeric_limits<float>::min();
+  Floats x, y;
+  Load(p, x);
+  Load(q, y);
+  sums.overlap.Add(x < y ? x : y);
+  sums.masses.Add(x + y);
+  sums.unbounded |= (x > 0) & (y <= 0);
+  const Ints counted = (x >= kSmallest) & (y >= kSmallest);  // Others add less than 1e-36.
+  // Both are normal and at most about 1, so their ratio is a normal float.
+  Floats log_ratio;
+  Log(x / y, log_ratio);
+  Floats term = x * log_ratio;
+  KeepWhere(counted, term);
+  sums.kl.Add(term);
+}
+
+}  // namespace
+
+PACELINE_CLONES RowOverlap Compare(std::span<const float> p, std::span<const float> q) {
+  OverlapSums sums;
+  size_t i = 0;
+  for (; i + kLanes <= p.size(); i += kLanes) AddOverlap(p.data() + i, q.data() + i, sums);
+  if (i < p.size()) {
     float mine[kLanes] = {};
     float theirs[kLanes] = {};
-    const size_t count = p.size() - i < kLanes ? p.size() - i : kLanes;
-    std::memcpy(mine, p.data() + i, count * sizeof(float));
-    std::memcpy(theirs, q.data() + i, count * sizeof(float));
-    float smaller[kLanes];
-    for (size_t j = 0; j < kLanes; ++j) {
-      smaller[j] = mine[j] < theirs[j] ? mine[j] : theirs[j];
-      unbounded |= mine[j] > 0 && theirs[j] <= 0;
-    }
-    Floats x, y, least, log_x, log_y;
-    Load(mine, x);
-    Load(theirs, y);
-    Load(smaller, least);
-    overlap.Add(least);
-    const Ints counted = (x >= kSmallest) & (y >= kSmallest);  // Others add less than 1e-36.
-    Log(x, log_x);
-    Log(y, log_y);
-    Floats term = x * (log_x - log_y);
-    KeepWhere(counted, term);
-    kl.Add(term);
+    std::memcpy(mine, p.data() + i, (p.size() - i) * sizeof(float));
+    std::memcpy(theirs, q.data() + i, (p.size() - i) * sizeof(float));
+    AddOverlap(mine, theirs, sums);
   }
-  return {overlap.Total(), unbounded ? std::numeric_limits<double>::infinity() : kl.Total()};
+  bool unbounded = false;
+  for (size_t j = 0; j < kLanes; ++j) unbounded |= sums.unbounded[j] != 0;
+  return {sums.overlap.Total(),
+          unbounded ? std::numeric_limits<double>::infinity() : sums.kl.Total(),
+          sums.masses.Total()};
 }
 
 }  // namespace paceline

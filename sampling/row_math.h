@@ -19,6 +19,10 @@ struct RowSums {
 float RowMax(std::span<const float> logits);  // -inf if empty
 double RowMax(std::span<const double> logits);
 
+// Whether no logit is NaN or +inf.
+bool IsSound(std::span<const float> logits);
+bool IsSound(std::span<const double> logits);
+
 // `max` is finite and no logit is above it; -inf weighs 0. In float, exp has a relative error below
 // 3e-7, and is 0 below exp(-87).
 RowSums SumExp(std::span<const float> logits, float max);
@@ -44,11 +48,12 @@ double WriteResidual(std::span<const double> p, double scale, std::span<const fl
 double WriteResidual(std::span<const double> p, double scale, std::span<const double> q,
                      double factor, std::span<double> residual);
 
-// Of two rows of probabilities: sum min(p, q), and KL(p || q) in nats, +inf where p > 0 = q. In
-// float the logarithm has an absolute error below 1e-6.
+// Of two rows of probabilities: sum min(p, q), KL(p || q) in nats, +inf where p > 0 = q, and sum p +
+// sum q. In float the logarithm has an absolute error below 1e-6.
 struct RowOverlap {
   double overlap = 0;
   double kl = 0;
+  double masses = 0;
 };
 RowOverlap Compare(std::span<const float> p, std::span<const float> q);
 

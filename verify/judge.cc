@@ -57,6 +57,7 @@ absl::StatusOr<double> DraftProbOf(const RuleInput<Real>& input, const Branch<Re
 
 template <typename Real>
 JudgedRow JudgeRow(const RuleInput<Real>& input, const Branch<Real>& branch) {
+  if (!input.figures && !branch.draft.deterministic()) return {};
   JudgedRow judged{0};
   const bool certain = branch.draft.kind() == ProposalDist<Real>::Kind::kCertainFirst;
   const size_t num_picked = branch.draft.deterministic() ? branch.children.size()

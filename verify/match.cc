@@ -34,7 +34,8 @@ absl::StatusOr<VerifyOutcome> VerifyMatch(const RuleInput<Real>& input) {
 template <typename Real>
 absl::StatusOr<VerifyOutcome> VerifyGreedy(const RuleInput<Real>& input) {
   LargestWeight largest;
-  return VerifyMatch<Real>({input.proposal, input.rows, largest, input.position, input.options});
+  return VerifyMatch<Real>({input.proposal, input.rows, largest, input.position, input.options,
+                            input.figures});
 }
 
 template <typename Real>
@@ -43,7 +44,7 @@ absl::StatusOr<VerifyOutcome> VerifyCoupled(const RuleInput<Real>& input) {
   return WalkTree(input,
                   [&](const Branch<Real>& branch, VerifyOutcome& outcome) -> absl::StatusOr<int32_t> {
                     const int32_t child = JudgeByDraw(input, branch, outcome);
-                    if (branch.draft.deterministic()) return child;
+                    if (branch.draft.deterministic() || !input.figures) return child;
                     JudgedRow& judged = outcome.judged.back();
                     judged = JudgeRow(input, branch);
                     judged.expected_acceptance =

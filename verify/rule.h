@@ -82,6 +82,7 @@ struct RuleInput {
   Randomness& randomness;
   uint32_t position;  // Absolute position of the first drafted token: the committed length.
   RuleOptions options = {};
+  bool figures = true;  // Whether judged rows are to be compared; if not, sampled ones are all NaN.
 };
 
 // What the final token of a round is that refused nothing.

@@ -46,7 +46,7 @@ absl::StatusOr<VerifyOutcome> WalkTolerantly(const RuleInput<Real>& input, Accep
                              VerifyOutcome& outcome) -> absl::StatusOr<int32_t> {
     const auto accepts = accepts_of(branch.row);
     const bool certain = branch.draft.kind() == ProposalDist<Real>::Kind::kCertainFirst;
-    outcome.judged.push_back(branch.children.size() == 1 && !certain
+    outcome.judged.push_back(branch.children.size() == 1 && !certain && input.figures
                                  ? JudgeTolerance(input, branch, last_of(branch.row), accepts)
                                  : JudgedRow());
     for (const int32_t child : branch.children) {

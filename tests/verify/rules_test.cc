@@ -298,6 +298,27 @@ TEST(RulesTest, StandardRefusesTreesAndUndrawableTokens) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("draft_rows[0]")));
 }
 
+// Figures are for reports: without them the decisions are the same, and nothing is claimed.
+TEST(RulesTest, FiguresChangeNoDecision) {
+  for (const Rule& rule : Rules()) {
+    for (uint64_t seed = 0; seed < 50; ++seed) {
+      const Proposal<float> proposal = DrawOne({0.4, 0.6}, seed);
+      const auto verify = [&](bool figures) {
+        PrefixRows<float> rows(proposal.tree, Constant({0.7, 0.3}));
+        StreamRandomness randomness({seed, 0});
+        return *rule.verify({proposal, rows, randomness, 10, {}, figures});
+      };
+      const VerifyOutcome with = verify(true);
+      const VerifyOutcome without = verify(false);
+      EXPECT_EQ(with.path, without.path) << rule.name;
+      EXPECT_EQ(with.next_token, without.next_token) << rule.name;
+      ASSERT_EQ(with.judged.size(), without.judged.size()) << rule.name;
+      EXPECT_TRUE(std::isnan(without.judged[0].kl)) << rule.name;
+      EXPECT_TRUE(std::isnan(without.judged[0].deviation)) << rule.name;
+    }
+  }
+}
+
 // Behind a drafted token that the target cannot give, there may be no row to judge with.
 TEST(RulesTest, BlockNeedsNoRowBehindATokenWithoutMass) {
   Proposal<float> proposal = DrawOne({0.5, 0.5}, 1);
