@@ -510,7 +510,7 @@ void CpuTransformer::Project(int32_t thread, int32_t layer) {
     const int64_t to = std::min(last, end);
     if (from < to) {
       kernels_.multiply(*matrix, work_.normed.View(), num_rows(), (from - begin) * dim / kTileRows,
-                        (to - begin) * dim / kTileRows, work_.projected.data() + begin * dim,
+                        (to - begin) * dim / kTileRows, work_.projected.data() + from * dim,
                         projected_size());
     }
     begin = end;
@@ -639,7 +639,8 @@ void CpuTransformer::AddProduct(int32_t thread, const PackedMatrix& matrix,
                                 const ActivationBuffer& x) {
   const int64_t hidden = config_.hidden_size;
   const auto [first, last] = PartOf(matrix.num_tiles(), thread, pool_.num_threads());
-  kernels_.multiply(matrix, x.View(), num_rows(), first, last, work_.delta.data(), hidden);
+  kernels_.multiply(matrix, x.View(), num_rows(), first, last,
+                    work_.delta.data() + first * kTileRows, hidden);
   for (int64_t row = 0; row < num_rows(); ++row) {
     const int64_t end = row * hidden + std::min(hidden, last * kTileRows);
     for (int64_t i = row * hidden + first * kTileRows; i < end; ++i) {
@@ -655,9 +656,9 @@ void CpuTransformer::FeedForward(int32_t thread, const LayerWeights& weights) {
   const int64_t first_tile = first / kTileRows;
   const int64_t last_tile = (last + kTileRows - 1) / kTileRows;
   kernels_.multiply(weights.gate, work_.normed.View(), num_rows(), first_tile, last_tile,
-                    work_.gate.data(), inner);
+                    work_.gate.data() + first, inner);
   kernels_.multiply(weights.up, work_.normed.View(), num_rows(), first_tile, last_tile,
-                    work_.up.data(), inner);
+                    work_.up.data() + first, inner);
   for (int64_t row = 0; row < num_rows(); ++row) {
     kernels_.silu_multiply(work_.gate.data() + row * inner + first,
                            work_.up.data() + row * inner + first, last - first,
@@ -683,7 +684,8 @@ void CpuTransformer::NormWanted(int32_t thread) {
 void CpuTransformer::Head(int32_t thread, ForwardOutput& output) {
   const auto [first, last] = PartOf(weights_.head->num_tiles(), thread, pool_.num_threads());
   kernels_.multiply(*weights_.head, work_.wanted.View(), std::ssize(work_.wanted_outputs), first,
-                    last, output.MutableRow(work_.wanted_outputs.front()), output.width());
+                    last, output.MutableRow(work_.wanted_outputs.front()) + first * kTileRows,
+                    output.width());
 }
 
 // The likeliest id of the thread's part of the head; logits do not leave the nearest cache.
@@ -700,7 +702,7 @@ void CpuTransformer::BestOfHead(int32_t thread, int32_t best_of) {
     const int64_t first_id = tile * kTileRows;
     const int64_t count = std::min(std::min(last - tile, kTiles) * kTileRows, best_of - first_id);
     kernels_.multiply(*weights_.head, work_.wanted.View(), num_wanted, tile,
-                      std::min(last, tile + kTiles), scratch.logits.data() - first_id, kWidth);
+                      std::min(last, tile + kTiles), scratch.logits.data(), kWidth);
     for (int64_t i = 0; i < num_wanted; ++i) {
       const std::span<const float> logits(scratch.logits.data() + i * kWidth, count);
       scratch.best[i].Merge(BestLogit::Of(logits, static_cast<int32_t>(first_id)));

@@ -51,8 +51,9 @@ struct AttentionChunk {
 struct Kernels {
   const char* name;
 
-  // y[m, 16t .. 16t + 16) = x[m] . W[16t .. 16t + 16) for the tiles [first, last) and rows [0, num_rows).
-  // y has rows of `stride` floats; columns of the last tile beyond the matrix are not written.
+  // y[m, 16(t - first) .. + 16) = x[m] . W[16t .. 16t + 16) for the tiles [first, last) and rows
+  // [0, num_rows). y has rows of `stride` floats; columns of the last tile beyond the matrix are not
+  // written.
   void (*multiply)(const PackedMatrix& matrix, const Activations& x, int64_t num_rows,
                    int64_t first_tile, int64_t last_tile, float* y, int64_t stride);
   // One row to int8. A block that holds anything but finite numbers gets a scale of NaN.

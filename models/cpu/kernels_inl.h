@@ -299,8 +299,8 @@ void MultiplyTiles(const PackedMatrix& matrix, const Activations& x, int64_t num
     for (int64_t row = 0; row < num_rows; --groups) {
       const int64_t rows = (num_rows - row + groups - 1) / groups;
       RowKernels<S, Kernel>::kTable[rows - 1](matrix.Tile(t), matrix.tile_bytes(), x, row,
-                                              matrix.rows() - t * kTileRows, y + t * kTileRows,
-                                              stride);
+                                              matrix.rows() - t * kTileRows,
+                                              y + (t - first_tile) * kTileRows, stride);
       row += rows;
     }
   }

@@ -5,11 +5,13 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <set>
 #include <span>
 #include <vector>
 
 #include "base/philox.h"
+#include "sampling/dry.h"
 #include "sampling/pipeline.h"
 #include "tests/sampling/pipeline_fixture.h"
 #include "tests/support/status_matchers.h"
@@ -191,6 +193,66 @@ TEST(PipelineBehaviourTest, MaskedTokensStayImpossible) {
     zeros += token == 0;
   }
   EXPECT_NEAR(zeros / 10000.0, 0.5, 0.02) << "seed 53";
+}
+
+// BR-10: the tokens nearest to the entropy, until their mass reaches typical_p; their probabilities
+// stay true to each other.
+TEST(PipelineBehaviourTest, TypicalKeepsTheNearestToTheEntropy) {
+  SamplingOptions options;
+  const auto row = LogOf({0.5, 0.25, 0.125, 0.125});
+  options.typical_p = 0.6;
+  const auto wide = Apply(row, options);
+  ExpectProbs(wide, {2.0 / 3, 1.0 / 3, 0, 0});
+  EXPECT_EQ(wide->Argmax(), 0);
+  options.typical_p = 0.2;
+  ExpectProbs(Apply(row, options), {0, 1, 0, 0});
+  options.typical_p = 1;
+  ExpectProbs(Apply(row, options), {0.5, 0.25, 0.125, 0.125});
+}
+
+// BR-12: all but the least likely of those that reach the threshold go; the probability alone gives
+// no surprise, and a threshold of 0 is refused.
+TEST(PipelineBehaviourTest, XtcLeavesTheLeastLikelyOfTheTop) {
+  SamplingOptions options;
+  options.xtc_probability = 1;
+  ExpectProbs(Apply(LogOf({0.6, 0.3, 0.06, 0.04}), options), {0, 0.75, 0.15, 0.10});
+  ExpectProbs(Apply(LogOf({0.9, 0.06, 0.04}), options), {0.9, 0.06, 0.04});
+  options.xtc_threshold = 0.15;
+  ExpectProbs(Apply(LogOf({0.4, 0.3, 0.2, 0.1}), options), {0, 0, 2.0 / 3, 1.0 / 3});
+  options.xtc_threshold = 0.6;
+  ExpectProbs(Apply(LogOf({0.4, 0.3, 0.2, 0.1}), options), {0.4, 0.3, 0.2, 0.1});
+  options.xtc_threshold = 0;
+  EXPECT_THAT(Apply(LogOf({0.4, 0.3, 0.2, 0.1}), options),
+              StatusIs(kInvalid, HasSubstr("xtc_threshold")));
+}
+
+// BR-13: multiplier * base^(match - allowed) from the allowed length on, never past a breaker, finite.
+TEST(PipelineBehaviourTest, DryPenalisesWhatRepeats) {
+  const auto penalties = [](const Tokens& history, const SamplingOptions& options) {
+    Candidates<float> candidates;
+    const std::vector<float> zeros(10, 0.0f);
+    EXPECT_THAT(candidates.Assign(std::span<const float>(zeros), 10), IsOk());
+    ApplyDry(candidates, options, History(history, {}).Context());
+    std::map<int32_t, float> lowered;
+    for (int32_t id = 0; id < 10; ++id) {
+      if (candidates.logit(id) != 0) lowered[id] = -candidates.logit(id);
+    }
+    return lowered;
+  };
+  SamplingOptions options;
+  options.dry_multiplier = 1;
+  const Tokens repeated = {1, 2, 3, 9, 1, 2, 3};
+  EXPECT_EQ(penalties(repeated, options), (std::map<int32_t, float>{{9, 1.75f}}));
+  options.dry_breakers = {{2}};
+  EXPECT_TRUE(penalties(repeated, options).empty());
+  options.dry_breakers = {};
+  options.dry_allowed_length = 4;
+  EXPECT_TRUE(penalties(repeated, options).empty());
+  options.dry_allowed_length = 2;
+  const auto strong = penalties(Tokens(2000, 5), options);
+  ASSERT_EQ(strong.size(), 1u);
+  EXPECT_GT(strong.at(5), 1e6f);
+  EXPECT_TRUE(std::isfinite(strong.at(5)));
 }
 
 }  // namespace
