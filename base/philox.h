@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 
 namespace paceline {
 
@@ -50,6 +51,10 @@ double Uniform(const StreamKey& key, const NoiseAddress& address);
 
 // Uniform in (0, 1) of one token id, with 52 bits, from blocks 1 and up.
 double TokenUniform(const StreamKey& key, const NoiseAddress& address, uint32_t token);
+
+// uniforms[i] = TokenUniform(key, address, first_token + i), many at a time. first_token is even.
+void TokenUniforms(const StreamKey& key, const NoiseAddress& address, uint32_t first_token,
+                   std::span<double> uniforms);
 
 // Seed of the `ordinal`-th request that came without one.
 uint64_t DeriveSeed(uint64_t engine_seed, uint64_t ordinal);

@@ -1,6 +1,7 @@
 #include "sampling/draw.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -47,18 +48,28 @@ int64_t InverseCdfOf(std::span<const Real> weights, double u) {
 template <typename Real>
 int64_t GumbelIndexOf(std::span<const Real> weights, std::span<const int32_t> ids,
                       const StreamKey& key, const NoiseAddress& address) {
+  constexpr size_t kTogether = 256;
+  std::array<double, kTogether> uniforms;
   int64_t best = -1;
   double best_ratio = 0;
-  for (size_t i = 0; i < weights.size(); ++i) {
-    if (!(weights[i] > 0)) continue;
-    const auto id = static_cast<uint32_t>(ids.empty() ? i : ids[i]);
-    const double u = TokenUniform(key, address, id);
+  const auto look = [&](size_t i, double u) {
     // -log(u) >= 1 - u: most tokens are out without a logarithm.
-    if (best >= 0 && weights[i] <= best_ratio * (1 - u)) continue;
+    if (!(weights[i] > best_ratio * (1 - u))) return;
     const double ratio = weights[i] / -std::log(u);
-    if (best >= 0 && ratio <= best_ratio) continue;
+    if (!(ratio > best_ratio)) return;
     best_ratio = ratio;
     best = static_cast<int64_t>(i);
+  };
+  for (size_t first = 0; first < weights.size(); first += kTogether) {
+    const size_t count = std::min(kTogether, weights.size() - first);
+    if (ids.empty()) {
+      TokenUniforms(key, address, static_cast<uint32_t>(first), std::span(uniforms).first(count));
+    } else {
+      for (size_t i = 0; i < count; ++i) {
+        uniforms[i] = TokenUniform(key, address, static_cast<uint32_t>(ids[first + i]));
+      }
+    }
+    for (size_t i = 0; i < count; ++i) look(first + i, uniforms[i]);
   }
   return best;
 }

@@ -24,7 +24,7 @@ int64_t InverseCdf(std::span<const double> weights, double u);
 // Index of the weight with the largest log(weight) - log(-log(u)), u = TokenUniform(key, address, id)
 // of its token, ties to the first: a draw from the normalised weights. `ids` are the tokens of the
 // weights, empty where they are 0, 1, ...; -1 if no weight is positive. Cost: a number and rarely a
-// logarithm for each positive weight.
+// logarithm for each weight.
 int64_t GumbelIndex(std::span<const float> weights, std::span<const int32_t> ids,
                     const StreamKey& key, const NoiseAddress& address);
 int64_t GumbelIndex(std::span<const double> weights, std::span<const int32_t> ids,

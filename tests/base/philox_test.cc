@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "tests/support/chi_square.h"
 #include "tests/support/test_data.h"
@@ -124,6 +125,20 @@ TEST(PhiloxTest, DerivedSeedsDiffer) {
   seeds.insert(DeriveSeed(42, uint64_t{1} << 32));
   EXPECT_EQ(seeds.size(), 2001u);
   EXPECT_EQ(DeriveSeed(42, 5), DeriveSeed(42, 5));
+}
+
+TEST(PhiloxTest, ManyTokensAtOnceAreTheSameNumbers) {
+  const StreamKey key{0x123456789ABCDEF, 3};
+  const NoiseAddress address{77, Purpose::kToken, 2, 9};
+  for (const size_t count : {1u, 2u, 31u, 32u, 33u, 111u}) {
+    for (const uint32_t first : {0u, 2u, 4096u}) {
+      std::vector<double> uniforms(count);
+      TokenUniforms(key, address, first, uniforms);
+      for (size_t i = 0; i < count; ++i) {
+        ASSERT_EQ(uniforms[i], TokenUniform(key, address, first + static_cast<uint32_t>(i)));
+      }
+    }
+  }
 }
 
 }  // namespace
