@@ -32,7 +32,7 @@ int32_t TokenTree::MaxDepth() const {
 }
 
 bool TokenTree::HasChildren(int32_t parent) const {
-  return std::find(parents.begin() + parent + 1, parents.end(), parent) != parents.end();
+  return std::find(parents.begin() + (parent + 1), parents.end(), parent) != parents.end();
 }
 
 std::vector<int32_t> TokenTree::Children(int32_t parent) const {
