@@ -17,16 +17,8 @@ absl::StatusOr<int32_t> JudgeMixture(const RuleInput<Real>& input, const Branch<
   judged.expected_acceptance = 1 - weight * distance;
   judged.deviation = (1 - weight) * distance;
   outcome.judged.push_back(judged);
-  const CoinFlip flip =
-      input.randomness.Coin(AcceptNoise(input, child, branch.depth),
-                            weight * target_prob + (1 - weight) * draft_prob, draft_prob);
-  TraceChild(input, branch, child, draft_prob, flip.uniform,
-             flip.accepted ? Decision::kAccepted : Decision::kRejected, outcome);
-  if (flip.accepted) return child;
-  WorkingRow<Real> left(branch.row);
-  SubtractDraft(input, branch, 1.0, left);
-  EmitLeft(input, branch.row, left, branch.depth, outcome);
-  return -1;
+  const double accept_prob = weight * target_prob + (1 - weight) * draft_prob;
+  return JudgeByCoin(input, branch, accept_prob, draft_prob, outcome);
 }
 
 }  // namespace

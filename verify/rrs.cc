@@ -1,7 +1,6 @@
 #include "verify/rrs.h"
 
-#include <optional>
-#include <vector>
+#include <span>
 
 #include "verify/walk.h"
 

@@ -12,15 +12,7 @@ absl::StatusOr<int32_t> JudgeSampled(const RuleInput<Real>& input, const Branch<
   const int32_t child = branch.child();
   const double target_prob = branch.row.Prob(input.proposal.tree.tokens[child]);
   PACELINE_ASSIGN_OR_RETURN(const double draft_prob, DraftProbOf(input, branch, child));
-  const CoinFlip flip = input.randomness.Coin(AcceptNoise(input, child, branch.depth), target_prob,
-                                              draft_prob);
-  TraceChild(input, branch, child, draft_prob, flip.uniform,
-             flip.accepted ? Decision::kAccepted : Decision::kRejected, outcome);
-  if (flip.accepted) return child;
-  WorkingRow<Real> left(branch.row);
-  SubtractDraft(input, branch, 1.0, left);
-  EmitLeft(input, branch.row, left, branch.depth, outcome);
-  return -1;
+  return JudgeByCoin(input, branch, target_prob, draft_prob, outcome);
 }
 
 }  // namespace

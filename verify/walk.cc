@@ -31,6 +31,25 @@ int32_t JudgeByDraw(const RuleInput<Real>& input, const Branch<Real>& branch,
   return -1;
 }
 
+template <typename Real>
+int32_t JudgeByCoin(const RuleInput<Real>& input, const Branch<Real>& branch, double accept_prob,
+                    double draft_prob, VerifyOutcome& outcome) {
+  const int32_t child = branch.child();
+  const CoinFlip flip =
+      input.randomness.Coin(AcceptNoise(input, child, branch.depth), accept_prob, draft_prob);
+  TraceChild(input, branch, child, draft_prob, flip.uniform,
+             flip.accepted ? Decision::kAccepted : Decision::kRejected, outcome);
+  if (flip.accepted) return child;
+  WorkingRow<Real> left(branch.row);
+  SubtractDraft(input, branch, 1.0, left);
+  EmitLeft(input, branch.row, left, branch.depth, outcome);
+  return -1;
+}
+
+template int32_t JudgeByCoin(const RuleInput<float>&, const Branch<float>&, double, double,
+                             VerifyOutcome&);
+template int32_t JudgeByCoin(const RuleInput<double>&, const Branch<double>&, double, double,
+                             VerifyOutcome&);
 template int32_t JudgeByDraw(const RuleInput<float>&, const Branch<float>&, VerifyOutcome&);
 template int32_t JudgeByDraw(const RuleInput<double>&, const Branch<double>&, VerifyOutcome&);
 

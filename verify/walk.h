@@ -35,4 +35,10 @@ template <typename Real>
 int32_t JudgeByDraw(const RuleInput<Real>& input, const Branch<Real>& branch,
                     VerifyOutcome& outcome);
 
+// Accepts the only child of a branch iff u * draft_prob < accept_prob; otherwise draws from
+// norm((target - draft)+) and emits. Adds no figures.
+template <typename Real>
+int32_t JudgeByCoin(const RuleInput<Real>& input, const Branch<Real>& branch, double accept_prob,
+                    double draft_prob, VerifyOutcome& outcome);
+
 }  // namespace paceline
