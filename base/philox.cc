@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/clones.h"
+
 namespace paceline {
 namespace {
 
@@ -10,13 +12,6 @@ constexpr uint32_t kMultiplierB = 0xCD9E8D57;
 constexpr uint32_t kKeyIncrementA = 0x9E3779B9;
 constexpr uint32_t kKeyIncrementB = 0xBB67AE85;
 constexpr int kRounds = 10;
-
-// The compiler chooses the instructions; on x86-64 a second build of the loops uses AVX2.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define PACELINE_CLONES __attribute__((target_clones("avx2", "default")))
-#else
-#define PACELINE_CLONES
-#endif
 
 // Blocks that are computed side by side, word by word.
 constexpr int kLanes = 16;

@@ -1,5 +1,6 @@
 // One round of verification from raw logits, K = 4 drafted tokens: rules on lazily warped rows
-// against the textbook way, which takes the softmax of every row, and against the least that any way must read.
+// against the textbook way, which takes the softmax of every row, and against the least that any way
+// must read.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>

@@ -31,8 +31,7 @@ int32_t DrawToken(const Distribution<float>& row, const DraftRequest& request,
                   const RowContext& context) {
   NoiseAddress noise{context.position, Purpose::kDraft, context.offset, context.node};
   if (request.shared_noise) noise = {context.position, Purpose::kToken};
-  if (request.draw == DrawMethod::kInverseCdf) return row.Draw(Uniform(request.key, noise));
-  return row.IdAt(GumbelIndex(row.probs(), row.ids(), request.key, noise));
+  return row.IdAt(DrawIndex(row.probs(), row.ids(), request.key, noise, request.draw));
 }
 
 absl::StatusOr<Drawn> DrawFrom(std::span<const float> logits, const DraftRequest& request,

@@ -18,8 +18,9 @@ using NextRow = std::function<absl::StatusOr<ForwardOutput>(std::span<const int3
 
 // Draws up to `count` tokens: each row is warped by `pipeline` with its own history, the token is
 // drawn with the draft noise of its (position, offset), or with the target's noise of its position
-// where that is shared, and the row it was drawn from is handed over. At temperature 0 tokens are the argmax and the proposal is deterministic. Stops after a
-// token of `end_ids`, which stays in the chain (a stopping time of the draft: algorithms F.5).
+// where that is shared, and the row it was drawn from is handed over. At temperature 0 tokens are the
+// argmax and the proposal is deterministic. Stops after a token of `end_ids`, which stays in the
+// chain (a stopping time of the draft: algorithms F.5).
 absl::StatusOr<Proposal<float>> DrawChain(const DraftRequest& request, int32_t count,
                                           Pipeline<float>& pipeline,
                                           std::span<const int32_t> end_ids,

@@ -101,6 +101,17 @@ int64_t GumbelIndex(std::span<const double> weights, std::span<const int32_t> id
   return GumbelIndexOf(weights, ids, key, address);
 }
 
+int64_t DrawIndex(std::span<const float> weights, std::span<const int32_t> ids,
+                  const StreamKey& key, const NoiseAddress& address, DrawMethod method) {
+  if (method == DrawMethod::kGumbel) return GumbelIndexOf(weights, ids, key, address);
+  return InverseCdfOf(weights, Uniform(key, address));
+}
+int64_t DrawIndex(std::span<const double> weights, std::span<const int32_t> ids,
+                  const StreamKey& key, const NoiseAddress& address, DrawMethod method) {
+  if (method == DrawMethod::kGumbel) return GumbelIndexOf(weights, ids, key, address);
+  return InverseCdfOf(weights, Uniform(key, address));
+}
+
 absl::StatusOr<int32_t> DrawToken(std::span<const double> weights, double u) {
   if (!(u >= 0 && u < 1)) {
     return absl::InvalidArgumentError(absl::StrCat("u: expected a number in [0, 1), got ", u));

@@ -30,6 +30,12 @@ int64_t GumbelIndex(std::span<const float> weights, std::span<const int32_t> ids
 int64_t GumbelIndex(std::span<const double> weights, std::span<const int32_t> ids,
                     const StreamKey& key, const NoiseAddress& address);
 
+// Index drawn by `method` with the number, or the numbers, of `address`: as the two above.
+int64_t DrawIndex(std::span<const float> weights, std::span<const int32_t> ids,
+                  const StreamKey& key, const NoiseAddress& address, DrawMethod method);
+int64_t DrawIndex(std::span<const double> weights, std::span<const int32_t> ids,
+                  const StreamKey& key, const NoiseAddress& address, DrawMethod method);
+
 // InverseCdf for data that may be wrong. kInvalidArgument if u is not in [0, 1) or a weight is
 // negative or NaN; kFailedPrecondition `no_token_left` if no weight is positive.
 absl::StatusOr<int32_t> DrawToken(std::span<const double> weights, double u);

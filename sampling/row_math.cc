@@ -7,15 +7,11 @@
 #include <limits>
 #include <numbers>
 
+#include "base/clones.h"
+
 namespace paceline {
 namespace {
 
-// The compiler chooses the instructions; on x86-64 a second build of each loop uses AVX2.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define PACELINE_CLONES __attribute__((target_clones("avx2", "default")))
-#else
-#define PACELINE_CLONES
-#endif
 #define PACELINE_INLINE inline __attribute__((always_inline))
 
 constexpr size_t kLanes = 8;

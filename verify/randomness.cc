@@ -13,11 +13,8 @@ constexpr double kNoUniform = std::numeric_limits<double>::quiet_NaN();
 template <typename Real>
 TokenDraw DrawFrom(std::span<const Real> weights, std::span<const int32_t> ids,
                    const StreamKey& key, const NoiseAddress& address, DrawMethod method) {
-  if (method == DrawMethod::kInverseCdf) {
-    const double u = Uniform(key, address);
-    return {InverseCdf(weights, u), u};
-  }
-  const int64_t index = GumbelIndex(weights, ids, key, address);
+  const int64_t index = DrawIndex(weights, ids, key, address, method);
+  if (method == DrawMethod::kInverseCdf) return {index, Uniform(key, address)};
   if (index < 0) return {index, kNoUniform};
   const auto id = static_cast<uint32_t>(ids.empty() ? index : ids[index]);
   return {index, TokenUniform(key, address, id)};
