@@ -35,8 +35,14 @@ bool TokenTree::HasChildren(int32_t parent) const {
   return std::find(parents.begin() + (parent + 1), parents.end(), parent) != parents.end();
 }
 
-std::vector<int32_t> TokenTree::Children(int32_t parent) const {
-  std::vector<int32_t> children;
+int32_t TokenTree::NumExpandedBefore(int32_t node) const {
+  int32_t count = 0;
+  for (int32_t before = -1; before < node; ++before) count += HasChildren(before) ? 1 : 0;
+  return count;
+}
+
+NodeList TokenTree::Children(int32_t parent) const {
+  NodeList children;
   for (int32_t i = parent + 1; i < size(); ++i) {
     if (parents[i] == parent) children.push_back(i);
   }

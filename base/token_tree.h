@@ -5,9 +5,13 @@
 #include <span>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 
 namespace paceline {
+
+// Nodes of a tree; memory of its own only for more than 16.
+using NodeList = absl::InlinedVector<int32_t, 16>;
 
 // N drafted tokens. Node i of the tree is tokens[i], drafted as a continuation of node parents[i];
 // parent -1 is the root, which is not stored. Parents come before children: parents[i] < i.
@@ -36,8 +40,11 @@ struct TokenTree {
   // Whether `parent` (-1: the root) has a child.
   bool HasChildren(int32_t parent) const;
 
+  // How many of the nodes before `node`, the root first, have children.
+  int32_t NumExpandedBefore(int32_t node) const;
+
   // Indices of the children of `parent` (-1: the root), in the order in which they were drafted.
-  std::vector<int32_t> Children(int32_t parent) const;
+  NodeList Children(int32_t parent) const;
 
   // Tokens on the path from the root to `node` inclusive; empty for the root (-1).
   std::vector<int32_t> PathTokens(int32_t node) const;

@@ -146,8 +146,7 @@ void RunRule(benchmark::State& state, const char* name, bool sampled, bool figur
   auto pipeline = Pipeline<float>::Create({}, inputs.vocab_size);
   const auto rule = FindRule(name);
   if (!pipeline.ok() || !rule.ok()) return state.SkipWithError("no such rule or pipeline");
-  const bool coupled = (*rule)->group == RuleGroup::kCoupled;
-  StreamRandomness randomness({4, 0}, coupled ? DrawMethod::kGumbel : DrawMethod::kInverseCdf);
+  StreamRandomness randomness({4, 0}, DrawMethodOf(**rule, {}));
   LazyRows rows(inputs.target, *pipeline);
   int64_t accepted = 0;
   Verify(state, inputs, sampled, [&](const Proposal<float>& proposal, uint32_t position) {

@@ -22,14 +22,6 @@ int32_t NodesWithin(const TokenTree& tree, int32_t depth) {
   return count;
 }
 
-DrawMethod DrawMethodOf(const GenerationRequest& request, const Rule& rule) {
-  const bool coupled = rule.group == RuleGroup::kCoupled;
-  return request.sampling.draw.value_or(coupled ? DrawMethod::kGumbel : DrawMethod::kInverseCdf);
-}
-
-// Whether the rule reads noise behind a refusal, so that it must not be read again.
-bool LooksAhead(const Rule& rule) { return rule.group == RuleGroup::kBlock; }
-
 }  // namespace
 
 std::vector<int32_t> EndIds(const GenerationRequest& request, const Vocabulary& vocabulary) {
@@ -47,7 +39,7 @@ Sequence::Sequence(Parts parts, SequenceId cache)
       prompt_length_(static_cast<int32_t>(committed_.size())),
       mirostat_mu_(FirstMu(parts_.pipeline.options())),
       end_ids_(EndIds(*parts_.request, *parts_.vocabulary)),
-      draw_(DrawMethodOf(*parts_.request, *parts_.rule)),
+      draw_(DrawMethodOf(*parts_.rule, parts_.request->sampling)),
       randomness_(parts_.key, draw_),
       text_(parts_.request->stop) {
   counts_.AddPrompt(committed_);
@@ -95,7 +87,7 @@ WarpedRows Sequence::RowsOver(WarpedRows::RawRow raw) {
 absl::StatusOr<VerifyOutcome> Sequence::Judge(WarpedRows& rows) {
   absl::StatusOr<VerifyOutcome> outcome =
       parts_.rule->verify({proposal_, rows, randomness_, static_cast<uint32_t>(committed_.size()),
-                           parts_.request->speculation.rule});
+                           parts_.request->speculation.rule, /*figures=*/true, &rule_memory_});
   if (!outcome.ok()) return AsOurFault(outcome.status());
   return outcome;
 }

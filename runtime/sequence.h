@@ -101,6 +101,7 @@ class Sequence {
   TextStreamer text_;
   Proposal<float> proposal_;
   std::vector<Distribution<float>> row_memory_;  // Of the target's warped rows.
+  RuleMemory rule_memory_;
   bool finished_ = false;
   Choice choice_;
 };

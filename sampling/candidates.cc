@@ -88,6 +88,16 @@ void Candidates<Real>::SetLogit(int32_t id, double logit) {
 }
 
 template <typename Real>
+std::span<const typename Candidates<Real>::Entry> Candidates<Real>::SurvivorsById() {
+  const auto by_id = [](const Entry& a, const Entry& b) { return a.id < b.id; };
+  if (!std::is_sorted(entries_.begin(), entries_.end(), by_id)) {
+    std::sort(entries_.begin(), entries_.end(), by_id);
+    num_ranked_ = 0;
+  }
+  return entries_;
+}
+
+template <typename Real>
 int64_t Candidates<Real>::NumSurvivors() {
   if (filtered_) return static_cast<int64_t>(entries_.size());
   return std::count_if(dense_.begin(), dense_.end(), [](Real l) { return l > kMasked<Real>; });

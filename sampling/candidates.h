@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <limits>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -47,6 +46,9 @@ class Candidates {
 
   // Survivors in no particular order; only after the first filter.
   std::span<const Entry> survivors() const { return entries_; }
+
+  // The same with ids ascending.
+  std::span<const Entry> SurvivorsById();
 
   // Tokens whose logit is above -inf.
   int64_t NumSurvivors();
@@ -93,11 +95,8 @@ class Candidates {
   // Keeps the survivors for which keep(id, logit) is true; it must be for one at least.
   template <typename Keep>
   void KeepIf(Keep keep) {
-    std::vector<Entry> kept;
-    ForEach([&](int32_t id, Real logit) {
-      if (keep(id, logit)) kept.push_back({id, logit});
-    });
-    entries_ = std::move(kept);
+    if (!filtered_) Gather(std::numeric_limits<Real>::lowest());
+    std::erase_if(entries_, [&](const Entry& entry) { return !keep(entry.id, entry.logit); });
     num_ranked_ = 0;
     filtered_ = true;
     ForgetSums();

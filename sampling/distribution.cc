@@ -18,31 +18,19 @@ constexpr double kSumTolerance = 1e-4;
 }  // namespace
 
 template <typename Real>
-absl::StatusOr<Distribution<Real>> Distribution<Real>::Softmax(Candidates<Real>& candidates) {
-  Distribution row;
-  if (!candidates.filtered()) {
-    PACELINE_RETURN_IF_ERROR(row.AssignSoftmax(candidates.dense()));
-    return row;
-  }
+absl::Status Distribution<Real>::AssignSoftmax(Candidates<Real>& candidates) {
+  if (!candidates.filtered()) return AssignSoftmax(candidates.dense());
   const Real max = candidates.Max();
   if (!(max > -std::numeric_limits<Real>::infinity())) return NoTokenLeft();
-  row.vocab_size_ = candidates.vocab_size();
-  std::vector<typename Candidates<Real>::Entry> entries(candidates.survivors().begin(),
-                                                        candidates.survivors().end());
-  const auto by_id = [](const auto& a, const auto& b) { return a.id < b.id; };
-  if (!std::is_sorted(entries.begin(), entries.end(), by_id)) {
-    std::sort(entries.begin(), entries.end(), by_id);
+  vocab_size_ = candidates.vocab_size();
+  ids_.clear();
+  probs_.clear();
+  for (const auto& entry : candidates.SurvivorsById()) {
+    ids_.push_back(entry.id);
+    probs_.push_back(entry.logit);
   }
-  std::vector<Real> logits;
-  logits.reserve(entries.size());
-  row.ids_.reserve(entries.size());
-  for (const auto& entry : entries) {
-    row.ids_.push_back(entry.id);
-    logits.push_back(entry.logit);
-  }
-  row.probs_.resize(entries.size());
-  row.Normalise(WriteExp(std::span<const Real>(logits), max, row.probs_.data()));
-  return row;
+  Normalise(WriteExp(std::span<const Real>(probs_), max, probs_.data()));
+  return absl::OkStatus();
 }
 
 template <typename Real>
@@ -63,32 +51,72 @@ void Distribution<Real>::Normalise(const RowSums& sums) {
 }
 
 template <typename Real>
+void Distribution<Real>::AssignOneHot(int32_t id, int32_t vocab_size) {
+  vocab_size_ = vocab_size;
+  ids_.assign(1, id);
+  probs_.assign(1, 1);
+  entropy_bits_ = 0;
+}
+
+template <typename Real>
 Distribution<Real> Distribution<Real>::OneHot(int32_t id, int32_t vocab_size) {
   Distribution row;
-  row.vocab_size_ = vocab_size;
-  row.ids_ = {id};
-  row.probs_ = {1};
+  row.AssignOneHot(id, vocab_size);
   return row;
 }
 
 template <typename Real>
+absl::Status Distribution<Real>::AssignProbs(std::span<const Real> probs) {
+  vocab_size_ = static_cast<int32_t>(probs.size());
+  ids_.clear();
+  probs_.assign(probs.begin(), probs.end());
+  entropy_bits_.reset();
+  return CheckProbs();
+}
+
+template <typename Real>
 absl::StatusOr<Distribution<Real>> Distribution<Real>::FromProbs(std::span<const Real> probs) {
-  double sum = 0;
-  for (size_t i = 0; i < probs.size(); ++i) {
-    if (!(probs[i] >= 0) || std::isinf(probs[i])) {
+  Distribution row;
+  PACELINE_RETURN_IF_ERROR(row.AssignProbs(probs));
+  return row;
+}
+
+template <typename Real>
+absl::Status Distribution<Real>::AssignProbs(std::span<const int32_t> ids,
+                                             std::span<const Real> probs, int32_t vocab_size) {
+  if (ids.size() != probs.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("ids: expected ", probs.size(), ", one a probability, got ", ids.size()));
+  }
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const int32_t least = i == 0 ? 0 : ids[i - 1] + 1;
+    if (ids[i] >= least && ids[i] < vocab_size) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("ids[", i, "]: expected an id in [", least, ", ", vocab_size,
+                     "), ids ascending, got ", ids[i]));
+  }
+  vocab_size_ = vocab_size;
+  ids_.assign(ids.begin(), ids.end());
+  probs_.assign(probs.begin(), probs.end());
+  entropy_bits_.reset();
+  return CheckProbs();
+}
+
+template <typename Real>
+absl::Status Distribution<Real>::CheckProbs() const {
+  const std::span<const Real> probs = probs_;
+  if (HasNegative(probs) || !std::isfinite(Sum(probs))) {
+    for (size_t i = 0; i < probs.size(); ++i) {
+      if (probs[i] >= 0 && !std::isinf(probs[i])) continue;
       return absl::InvalidArgumentError(
           absl::StrCat("probs[", i, "]: expected a finite number of 0 or more, got ", probs[i]));
     }
-    sum += probs[i];
   }
-  if (!(std::abs(sum - 1) <= kSumTolerance)) {
+  if (const double sum = Sum(probs); !(std::abs(sum - 1) <= kSumTolerance)) {
     return absl::InvalidArgumentError(
         absl::StrCat("probs: expected a sum of 1 within ", kSumTolerance, ", got ", sum));
   }
-  Distribution row;
-  row.vocab_size_ = static_cast<int32_t>(probs.size());
-  row.probs_.assign(probs.begin(), probs.end());
-  return row;
+  return absl::OkStatus();
 }
 
 template <typename Real>
@@ -158,9 +186,19 @@ Divergence Distribution<Real>::DivergenceFrom(const Distribution& draft) const {
 
 template <typename Real>
 std::vector<Real> Distribution<Real>::Dense() const {
-  std::vector<Real> dense(vocab_size_, 0);
-  for (size_t i = 0; i < probs_.size(); ++i) dense[IdAt(i)] = probs_[i];
+  std::vector<Real> dense(vocab_size_);
+  WriteDense(dense);
   return dense;
+}
+
+template <typename Real>
+void Distribution<Real>::WriteDense(std::span<Real> dense) const {
+  if (ids_.empty()) {
+    std::copy(probs_.begin(), probs_.end(), dense.begin());
+    return;
+  }
+  std::fill(dense.begin(), dense.end(), Real{0});
+  for (size_t i = 0; i < probs_.size(); ++i) dense[ids_[i]] = probs_[i];
 }
 
 template class Distribution<float>;

@@ -29,19 +29,25 @@ class Distribution {
  public:
   Distribution() = default;
 
-  // Softmax of the surviving logits. kFailedPrecondition `no_token_left` if every token is masked.
-  static absl::StatusOr<Distribution> Softmax(Candidates<Real>& candidates);
+  // Assign...: becomes another row, in the memory it has. After an error it is unspecified.
 
-  // Becomes the softmax of a whole row, all finite or -inf, in the memory it has. Errors as above.
+  // Softmax of the surviving logits. kFailedPrecondition `no_token_left` if every token is masked.
+  absl::Status AssignSoftmax(Candidates<Real>& candidates);
+  // Of a whole row, all finite or -inf. Errors as above.
   absl::Status AssignSoftmax(std::span<const Real> logits);
 
   // The whole mass on `id`.
+  void AssignOneHot(int32_t id, int32_t vocab_size);
   static Distribution OneHot(int32_t id, int32_t vocab_size);
 
   // A row of probabilities that somebody else made. kInvalidArgument unless all are finite, at
   // least 0 and sum to 1 within 1e-4: a row that does not was not warped, and is not normalised in
   // silence.
+  absl::Status AssignProbs(std::span<const Real> probs);
   static absl::StatusOr<Distribution> FromProbs(std::span<const Real> probs);
+  // Those of some tokens, ids ascending and below `vocab_size`; the others have none.
+  absl::Status AssignProbs(std::span<const int32_t> ids, std::span<const Real> probs,
+                           int32_t vocab_size);
 
   int32_t vocab_size() const { return vocab_size_; }
   // Ascending ids of the entries of probs(); empty where the row is dense.
@@ -71,10 +77,13 @@ class Distribution {
   template <typename Visit>
   void Merge(const Distribution& draft, Visit visit) const;
 
-  // All probabilities, for tests and reports.
+  // All vocab_size probabilities.
+  void WriteDense(std::span<Real> dense) const;
   std::vector<Real> Dense() const;
 
  private:
+  // Errors as AssignProbs, of the entries of probs_.
+  absl::Status CheckProbs() const;
   // From exponentials in probs_ to probabilities.
   void Normalise(const RowSums& sums);
 

@@ -75,6 +75,8 @@ struct SamplingOptions {
   Ties ties = Ties::kRank;
   int32_t min_keep = 1;  // Every filter leaves at least so many tokens.
 
+  bool operator==(const SamplingOptions&) const = default;
+
   // kInvalidArgument naming the option, what is expected and what came. `vocab_size` bounds ids.
   absl::Status Validate(int32_t vocab_size) const;
 };

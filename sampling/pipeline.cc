@@ -191,12 +191,17 @@ absl::Status Pipeline<Real>::Fill(std::span<const Input> logits, const RowContex
     }
   }
   PACELINE_RETURN_IF_ERROR(candidates_.Assign(logits, vocab_size_));
-  PACELINE_ASSIGN_OR_RETURN(row, Run(context));
-  return absl::OkStatus();
+  return Run(context, row);
 }
 
 template <typename Real>
 absl::Status Pipeline<Real>::Apply(std::span<const float> logits, const RowContext& context,
+                                   Distribution<Real>& row) {
+  return Fill(logits, context, row);
+}
+
+template <typename Real>
+absl::Status Pipeline<Real>::Apply(std::span<const double> logits, const RowContext& context,
                                    Distribution<Real>& row) {
   return Fill(logits, context, row);
 }
@@ -218,15 +223,16 @@ absl::StatusOr<Distribution<Real>> Pipeline<Real>::Apply(std::span<const double>
 }
 
 template <typename Real>
-absl::StatusOr<Distribution<Real>> Pipeline<Real>::Run(const RowContext& context) {
+absl::Status Pipeline<Real>::Run(const RowContext& context, Distribution<Real>& row) {
   for (const Stage<Real>& stage : stages_) stage.apply(candidates_, options_, context);
-  if (!greedy()) return Distribution<Real>::Softmax(candidates_);
-  const auto row = candidates_.dense();
-  const auto best = std::max_element(row.begin(), row.end());
+  if (!greedy()) return row.AssignSoftmax(candidates_);
+  const auto logits = candidates_.dense();
+  const auto best = std::max_element(logits.begin(), logits.end());
   if (!(*best > -std::numeric_limits<Real>::infinity())) {
     return NoTokenLeft();
   }
-  return Distribution<Real>::OneHot(static_cast<int32_t>(best - row.begin()), vocab_size_);
+  row.AssignOneHot(static_cast<int32_t>(best - logits.begin()), vocab_size_);
+  return absl::OkStatus();
 }
 
 template std::span<const Stage<float>> AllStages<float>();

@@ -57,9 +57,10 @@ class Pipeline {
   absl::StatusOr<Distribution<Real>> Apply(std::span<const double> logits,
                                            const RowContext& context);
 
-  // The same into `row`, whose memory is used again where no stage is on. After an error it is
-  // unspecified.
+  // The same into `row`, whose memory is used again. After an error it is unspecified.
   absl::Status Apply(std::span<const float> logits, const RowContext& context,
+                     Distribution<Real>& row);
+  absl::Status Apply(std::span<const double> logits, const RowContext& context,
                      Distribution<Real>& row);
 
   const SamplingOptions& options() const { return options_; }
@@ -75,7 +76,7 @@ class Pipeline {
   template <typename Input>
   absl::Status Fill(std::span<const Input> logits, const RowContext& context,
                     Distribution<Real>& row);
-  absl::StatusOr<Distribution<Real>> Run(const RowContext& context);
+  absl::Status Run(const RowContext& context, Distribution<Real>& row);
 
   SamplingOptions options_;
   int32_t vocab_size_;

@@ -9,13 +9,9 @@
 namespace paceline {
 namespace {
 
-std::set<int32_t> ExpandedNodes(const TokenTree& tree) {
-  return {tree.parents.begin(), tree.parents.end()};
-}
-
 // What draft_rows[index], the children of one node, lacks; OK if nothing.
 template <typename Real>
-absl::Status CheckRows(const ProposalDist<Real>& draft, const std::vector<int32_t>& children,
+absl::Status CheckRows(const ProposalDist<Real>& draft, const NodeList& children,
                        size_t index, int32_t vocab_size) {
   const auto error = [&](const auto&... parts) {
     return absl::InvalidArgumentError(absl::StrCat("draft_rows[", index, "]: expected ", parts...));
@@ -48,8 +44,7 @@ absl::Status CheckRows(const ProposalDist<Real>& draft, const std::vector<int32_
 template <typename Real>
 size_t Proposal<Real>::IndexOf(int32_t node) const {
   if (tree.IsChain()) return node + 1;
-  const std::set<int32_t> expanded = ExpandedNodes(tree);
-  return std::distance(expanded.begin(), expanded.find(node));
+  return tree.NumExpandedBefore(node);
 }
 
 template <typename Real>
@@ -61,7 +56,8 @@ bool Proposal<Real>::deterministic() const {
 template <typename Real>
 Proposal<Real> Proposal<Real>::Deterministic(TokenTree tree) {
   Proposal proposal;
-  proposal.draft_rows.resize(ExpandedNodes(tree).size(), ProposalDist<Real>::Deterministic());
+  proposal.draft_rows.resize(tree.NumExpandedBefore(tree.size()),
+                             ProposalDist<Real>::Deterministic());
   proposal.tree = std::move(tree);
   return proposal;
 }
@@ -69,15 +65,16 @@ Proposal<Real> Proposal<Real>::Deterministic(TokenTree tree) {
 template <typename Real>
 absl::Status Proposal<Real>::Validate(int32_t vocab_size) const {
   PACELINE_RETURN_IF_ERROR(tree.Validate(vocab_size));
-  const size_t expected = ExpandedNodes(tree).size();
+  const size_t expected = tree.NumExpandedBefore(tree.size());
   if (draft_rows.size() != expected) {
     return absl::InvalidArgumentError(absl::StrCat(
         "draft_rows: expected ", expected, " rows, one an expanded node, got ", draft_rows.size()));
   }
   size_t index = 0;
-  for (const int32_t node : ExpandedNodes(tree)) {
-    PACELINE_RETURN_IF_ERROR(
-        CheckRows(draft_rows[index], tree.Children(node), index, vocab_size));
+  for (int32_t node = -1; node < tree.size(); ++node) {
+    const NodeList children = tree.Children(node);
+    if (children.empty()) continue;
+    PACELINE_RETURN_IF_ERROR(CheckRows(draft_rows[index], children, index, vocab_size));
     ++index;
   }
   return absl::OkStatus();

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "base/token_tree.h"
 #include "sampling/distribution.h"
@@ -28,7 +30,9 @@ class ProposalDist {
 
   // Children drawn from `row` in node order: one, or several without replacement.
   static ProposalDist Sampled(Distribution<Real> row) {
-    return ProposalDist(Kind::kWithoutReplacement, {std::move(row)});
+    ProposalDist dist(Kind::kWithoutReplacement);
+    dist.rows_.push_back(std::move(row));
+    return dist;
   }
 
   // draws[j] is the child that the j-th draw gave, a node of the tree. A token that came again names
@@ -36,7 +40,8 @@ class ProposalDist {
   // or one for each (a candidate from each of several drafters).
   static ProposalDist Independent(std::vector<Distribution<Real>> rows,
                                   std::vector<int32_t> draws) {
-    ProposalDist dist(Kind::kIndependent, std::move(rows));
+    ProposalDist dist(Kind::kIndependent);
+    dist.rows_.assign(std::make_move_iterator(rows.begin()), std::make_move_iterator(rows.end()));
     dist.draws_ = std::move(draws);
     return dist;
   }
@@ -44,7 +49,8 @@ class ProposalDist {
   // The first `num_certain` children were picked. If there is one more it was drawn from `row`, which
   // may be empty if there is not.
   static ProposalDist CertainFirst(int32_t num_certain, Distribution<Real> row) {
-    ProposalDist dist(Kind::kCertainFirst, {std::move(row)});
+    ProposalDist dist(Kind::kCertainFirst);
+    dist.rows_.push_back(std::move(row));
     dist.num_certain_ = num_certain;
     return dist;
   }
@@ -60,12 +66,14 @@ class ProposalDist {
   std::span<const int32_t> draws() const { return draws_; }  // kIndependent only.
   int32_t num_certain() const { return num_certain_; }       // kCertainFirst only.
 
+  // The row of the first draw, to be made again in its memory. Not for picked children.
+  Distribution<Real> TakeRow() && { return std::move(rows_.front()); }
+
  private:
-  explicit ProposalDist(Kind kind, std::vector<Distribution<Real>> rows = {})
-      : kind_(kind), rows_(std::move(rows)) {}
+  explicit ProposalDist(Kind kind) : kind_(kind) {}
 
   Kind kind_;
-  std::vector<Distribution<Real>> rows_;
+  absl::InlinedVector<Distribution<Real>, 1> rows_;
   std::vector<int32_t> draws_;
   int32_t num_certain_ = 0;
 };

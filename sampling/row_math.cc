@@ -149,6 +149,18 @@ bool IsSound(std::span<const double> logits) {
   return sound;
 }
 
+PACELINE_CLONES bool HasNegative(std::span<const float> weights) {
+  int negative = 0;
+  for (const float weight : weights) negative |= weight < 0;
+  return negative != 0;
+}
+
+bool HasNegative(std::span<const double> weights) {
+  bool negative = false;
+  for (const double weight : weights) negative |= weight < 0;
+  return negative;
+}
+
 double RowMax(std::span<const double> logits) {
   double max = -std::numeric_limits<double>::infinity();
   for (const double logit : logits) max = logit > max ? logit : max;

@@ -32,6 +32,10 @@ RowSums SumExp(std::span<const double> logits, double max);
 RowSums WriteExp(std::span<const float> logits, float max, float* weights);
 RowSums WriteExp(std::span<const double> logits, double max, double* weights);
 
+// Whether a weight is below 0.
+bool HasNegative(std::span<const float> weights);
+bool HasNegative(std::span<const double> weights);
+
 void Scale(std::span<float> weights, double factor);
 void Scale(std::span<double> weights, double factor);
 

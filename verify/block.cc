@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <span>
-#include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "base/status_macros.h"
 #include "verify/judge.h"
 
@@ -18,11 +18,14 @@ struct Prefix {
   double uniform = kNoNumber;       // Coin of position i, if it was flipped.
 };
 
+// Of chains of up to 16 tokens without memory of their own.
+using Prefixes = absl::InlinedVector<Prefix, 17>;
+
 // P_0 .. P_k. Behind a token that the target gives no mass they are 0, and need no rows.
 template <typename Real>
-absl::StatusOr<std::vector<Prefix>> Prefixes(const RuleInput<Real>& input) {
+absl::StatusOr<Prefixes> PrefixesOf(const RuleInput<Real>& input) {
   const TokenTree& tree = input.proposal.tree;
-  std::vector<Prefix> prefixes(1);
+  Prefixes prefixes(1);
   for (int32_t depth = 0; depth < tree.size() && prefixes.back().kept > 0; ++depth) {
     PACELINE_ASSIGN_OR_RETURN(const Branch<Real> branch, BranchAt(input, depth - 1, depth));
     PACELINE_ASSIGN_OR_RETURN(const double draft_prob, DraftProbOf(input, branch, depth));
@@ -30,7 +33,7 @@ absl::StatusOr<std::vector<Prefix>> Prefixes(const RuleInput<Real>& input) {
     const double kept = std::min(1.0, prefixes.back().kept * target_prob / draft_prob);
     prefixes.push_back({kept, draft_prob, target_prob});
   }
-  prefixes.resize(tree.size() + 1, {0});
+  prefixes.resize(tree.size() + 1, Prefix{0});
   return prefixes;
 }
 
@@ -66,14 +69,14 @@ template <typename Real>
 absl::StatusOr<VerifyOutcome> VerifyBlock(const RuleInput<Real>& input) {
   const int32_t num_draft = input.proposal.tree.size();
   PACELINE_RETURN_IF_ERROR(CheckChain(input.proposal, "block"));
-  PACELINE_ASSIGN_OR_RETURN(std::vector<Prefix> prefixes, Prefixes(input));
+  PACELINE_ASSIGN_OR_RETURN(Prefixes prefixes, PrefixesOf(input));
   // Coins are flipped from the end: the first success decides the length.
   int32_t length = num_draft;
   for (;; --length) {
     Prefix& prefix = prefixes[length];
     if (prefix.kept == 0) continue;
     PACELINE_ASSIGN_OR_RETURN(const Distribution<Real>* row, input.rows.Row(length - 1));
-    WorkingRow<Real> left(*row);
+    WorkingRow<Real> left(*row, input.memory);
     double stop = prefix.kept;
     if (length < num_draft) {
       PACELINE_ASSIGN_OR_RETURN(stop, StopProb(input, prefix.kept, length, left));
@@ -84,7 +87,7 @@ absl::StatusOr<VerifyOutcome> VerifyBlock(const RuleInput<Real>& input) {
       prefix.uniform = flip.uniform;
       if (!flip.accepted) continue;
     }
-    VerifyOutcome outcome;
+    VerifyOutcome outcome = StartOutcome(input);
     PACELINE_RETURN_IF_ERROR(Report(input, prefixes, length, outcome));
     if (length == num_draft) {
       EmitDraw(input, *row, length, FinalDecision(input), outcome);

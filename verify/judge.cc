@@ -113,8 +113,7 @@ template <typename Real>
 double SubtractDraft(const RuleInput<Real>& input, const Branch<Real>& branch, double scale,
                      WorkingRow<Real>& left) {
   if (!branch.draft.deterministic()) return left.Subtract(scale, branch.draft.row());
-  const int32_t token = input.proposal.tree.tokens[branch.child()];
-  return left.Subtract(scale, Distribution<Real>::OneHot(token, branch.row.vocab_size()));
+  return left.SubtractOneHot(scale, input.proposal.tree.tokens[branch.child()]);
 }
 
 #define PACELINE_INSTANTIATE(Real)                                                                \

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <string_view>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -17,7 +16,7 @@ template <typename Real>
 struct Branch {
   int32_t node = -1;              // -1: the root.
   int32_t depth = 0;              // Drafted tokens on the path to the node, itself included.
-  std::vector<int32_t> children;  // In draw order; at least one.
+  NodeList children;              // In draw order; at least one.
   const Distribution<Real>& row;
   const ProposalDist<Real>& draft;
 

@@ -50,7 +50,7 @@ absl::StatusOr<int32_t> JudgeCandidates(const RuleInput<Real>& input, const Bran
                flip.accepted ? Decision::kAccepted : Decision::kRejected, outcome);
     if (flip.accepted) return child;
   }
-  WorkingRow<Real> left(branch.row);
+  WorkingRow<Real> left(branch.row, input.memory);
   if (divisor.beta > 0) {
     left.SubtractMin(attempts_accept / divisor.beta, divisor.rho, draft);
   }

@@ -34,8 +34,7 @@ absl::StatusOr<VerifyOutcome> VerifyMatch(const RuleInput<Real>& input) {
 template <typename Real>
 absl::StatusOr<VerifyOutcome> VerifyGreedy(const RuleInput<Real>& input) {
   LargestWeight largest;
-  return VerifyMatch<Real>({input.proposal, input.rows, largest, input.position, input.options,
-                            input.figures});
+  return VerifyMatch(WithRandomness(input, largest));
 }
 
 template <typename Real>

@@ -1,8 +1,8 @@
 #include "verify/relaxed.h"
 
 #include <algorithm>
-#include <tuple>
-#include <utility>
+#include <functional>
+#include <span>
 #include <vector>
 
 #include "verify/tolerant_walk.h"
@@ -10,17 +10,22 @@
 namespace paceline {
 
 template <typename Real>
-RelaxedMatch<Real>::RelaxedMatch(const Distribution<Real>& row, const RuleOptions& options)
+RelaxedMatch<Real>::RelaxedMatch(const Distribution<Real>& row, const RuleOptions& options,
+                                 RuleMemory* memory)
     : row_(row) {
-  std::vector<std::pair<Real, int32_t>> ranked;
-  for (size_t i = 0; i < row.probs().size(); ++i) ranked.push_back({row.probs()[i], row.IdAt(i)});
-  const auto by_rank = [](const auto& a, const auto& b) {
-    return a.first > b.first || (a.first == b.first && a.second < b.second);
-  };
+  const std::span<const Real> probs = row.probs();
+  LentRow lent(memory);
+  std::vector<double>& ranked = lent.Resize(probs.size());
+  std::copy(probs.begin(), probs.end(), ranked.begin());
   const size_t count = std::min<size_t>(options.relaxed_top_n, ranked.size());
-  std::nth_element(ranked.begin(), ranked.begin() + count - 1, ranked.end(), by_rank);
-  std::tie(last_prob_, last_id_) = ranked[count - 1];
-  const Real largest = std::max_element(ranked.begin(), ranked.begin() + count)->first;
+  std::nth_element(ranked.begin(), ranked.begin() + count - 1, ranked.end(), std::greater<>());
+  last_prob_ = static_cast<Real>(ranked[count - 1]);
+  // Of those that are as likely as the last one, the first so many of the row are within the count.
+  auto equal = std::count(ranked.begin(), ranked.begin() + count, last_prob_);
+  size_t last = 0;
+  while (probs[last] != last_prob_ || --equal > 0) ++last;
+  last_id_ = row.IdAt(last);
+  const Real largest = *std::max_element(probs.begin(), probs.end());
   // Rows are rounded to Real: so is the limit.
   const Real lowest = static_cast<Real>(largest - options.relaxed_delta);
   if (last_prob_ >= lowest) return;
@@ -39,7 +44,7 @@ absl::StatusOr<VerifyOutcome> VerifyRelaxed(const RuleInput<Real>& input) {
   return WalkTolerantly(
       input,
       [&](const Distribution<Real>& row) {
-        return [match = RelaxedMatch<Real>(row, input.options)](int32_t token) {
+        return [match = RelaxedMatch<Real>(row, input.options, input.memory)](int32_t token) {
           return match.Accepts(token);
         };
       },

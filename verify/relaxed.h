@@ -11,7 +11,9 @@ namespace paceline {
 template <typename Real>
 class RelaxedMatch {
  public:
-  RelaxedMatch(const Distribution<Real>& row, const RuleOptions& options);  // O(V)
+  // O(V), in memory lent by `memory` if that is not null.
+  RelaxedMatch(const Distribution<Real>& row, const RuleOptions& options,
+               RuleMemory* memory = nullptr);
   bool Accepts(int32_t token) const;
 
  private:

@@ -11,11 +11,14 @@ namespace {
 template <typename Real>
 class CandidateRows {
  public:
-  explicit CandidateRows(const Branch<Real>& branch) : branch_(branch), row_(branch.draft.row()) {}
+  CandidateRows(const Branch<Real>& branch, RuleMemory* memory)
+      : branch_(branch), memory_(memory), row_(branch.draft.row(), memory) {}
 
   // The row that the j-th candidate was drawn from. j goes up by one a call.
   const WorkingRow<Real>& Row(size_t j) {
-    if (branch_.draft.rows().size() > 1 && j > 0) row_ = WorkingRow<Real>(branch_.draft.row(j));
+    if (branch_.draft.rows().size() > 1 && j > 0) {
+      row_ = WorkingRow<Real>(branch_.draft.row(j), memory_);
+    }
     return row_;
   }
   // `token` was drawn: without replacement it is not there for the next.
@@ -25,6 +28,7 @@ class CandidateRows {
 
  private:
   const Branch<Real>& branch_;
+  RuleMemory* memory_;
   WorkingRow<Real> row_;
 };
 
@@ -38,8 +42,8 @@ absl::StatusOr<int32_t> JudgeCandidates(const RuleInput<Real>& input, const Bran
   const std::span<const int32_t> candidates =
       independent ? branch.draft.draws() : std::span<const int32_t>(branch.children);
   outcome.judged.push_back(JudgeRow(input, branch));
-  CandidateRows<Real> rows(branch);
-  WorkingRow<Real> left(branch.row);
+  CandidateRows<Real> rows(branch, input.memory);
+  WorkingRow<Real> left(branch.row, input.memory);
   for (size_t j = 0; j < candidates.size(); ++j) {
     const int32_t child = candidates[j];
     const int32_t token = input.proposal.tree.tokens[child];

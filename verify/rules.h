@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "sampling/options.h"
 #include "verify/rule.h"
 
 namespace paceline {
@@ -23,6 +24,23 @@ struct Rule {
   absl::StatusOr<VerifyOutcome> (*verify)(const RuleInput<float>& input);
   absl::StatusOr<VerifyOutcome> (*verify_double)(const RuleInput<double>& input);
 };
+
+// How tokens are drawn under `rule`: as the options say, else with Gumbel noise where it needs that.
+inline DrawMethod DrawMethodOf(const Rule& rule, const SamplingOptions& options) {
+  const bool coupled = rule.group == RuleGroup::kCoupled;
+  return options.draw.value_or(coupled ? DrawMethod::kGumbel : DrawMethod::kInverseCdf);
+}
+
+// Whether the rule reads noise behind a refusal, so that it must not be read again.
+inline bool LooksAhead(const Rule& rule) { return rule.group == RuleGroup::kBlock; }
+
+// The instance of `rule` for the type of the input's rows.
+inline absl::StatusOr<VerifyOutcome> VerifyBy(const Rule& rule, const RuleInput<float>& input) {
+  return rule.verify(input);
+}
+inline absl::StatusOr<VerifyOutcome> VerifyBy(const Rule& rule, const RuleInput<double>& input) {
+  return rule.verify_double(input);
+}
 
 // Every rule there is. A new rule is one file and one row here.
 std::span<const Rule> Rules();

@@ -43,7 +43,7 @@ absl::StatusOr<int32_t> JudgeCandidates(const RuleInput<Real>& input, const Bran
     return UnfitDraws("sampled-first", "picked candidates and one drawn behind them", branch.node);
   }
   outcome.judged.push_back(JudgeRow(input, branch));
-  WorkingRow<Real> left(branch.row);
+  WorkingRow<Real> left(branch.row, input.memory);
   if (static_cast<size_t>(num_certain) < branch.children.size()) {
     const int32_t sampled = branch.children.back();
     PACELINE_ASSIGN_OR_RETURN(const double draft_prob, DraftProbOf(input, branch, sampled));

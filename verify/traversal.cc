@@ -1,8 +1,8 @@
 #include "verify/traversal.h"
 
 #include <algorithm>
-#include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "verify/walk.h"
 
 namespace paceline {
@@ -13,13 +13,15 @@ template <typename Real>
 class Traversal {
  public:
   explicit Traversal(const RuleInput<Real>& input)
-      : input_(input), uniforms_(input.proposal.tree.size(), kNoNumber) {}
+      : input_(input),
+        uniforms_(input.proposal.tree.size(), kNoNumber),
+        outcome_(StartOutcome(input)) {}
 
   // True if `node` (-1: the root) or a node below it was accepted: the outcome is then complete.
   // `kept` is R, the probability that the path up to here is still to be accepted.
   absl::StatusOr<bool> Visit(int32_t node, int32_t depth, double kept) {
     PACELINE_ASSIGN_OR_RETURN(const Distribution<Real>* row, input_.rows.Row(node));
-    WorkingRow<Real> left(*row);
+    WorkingRow<Real> left(*row, input_.memory);
     if (input_.proposal.tree.HasChildren(node)) {
       PACELINE_ASSIGN_OR_RETURN(const Branch<Real> branch, BranchAt(input_, node, depth));
       PACELINE_ASSIGN_OR_RETURN(const bool accepted, VisitChildren(branch, kept, left));
@@ -51,27 +53,24 @@ class Traversal {
     if (!single && branch.draft.kind() != ProposalDist<Real>::Kind::kWithoutReplacement) {
       return UnfitDraws("traversal", "children drawn without replacement", branch.node);
     }
-    const Distribution<Real> one_hot = single ? OneHotOf(branch) : Distribution<Real>();
-    WorkingRow<Real> draft(single ? one_hot : branch.draft.row());
+    // The draft row of a picked child is one-hot: `draft` is then not read.
+    WorkingRow<Real> draft(single ? branch.row : branch.draft.row(), input_.memory);
     for (const int32_t child : branch.children) {
       const int32_t token = input_.proposal.tree.tokens[child];
       PACELINE_RETURN_IF_ERROR(DraftProbOf(input_, branch, child).status());
-      const double child_kept = std::min(1.0, kept * left.Prob(token) / draft.Prob(token));
+      const double draft_prob = single ? 1.0 : draft.Prob(token);
+      const double child_kept = std::min(1.0, kept * left.Prob(token) / draft_prob);
       if (child_kept > 0) {
         PACELINE_ASSIGN_OR_RETURN(const bool accepted, Visit(child, branch.depth + 1, child_kept));
         if (accepted) return true;
       }
-      const double mass = left.Subtract(kept, draft);
+      const double mass =
+          single ? left.SubtractOneHot(kept, token) : left.Subtract(kept, draft);
       const double denominator = mass + 1 - kept;
       if (branch.node >= 0) kept = denominator > 0 ? mass / denominator : 0;
-      draft.Remove(token);
+      if (child != branch.children.back()) draft.Remove(token);
     }
     return false;
-  }
-
-  Distribution<Real> OneHotOf(const Branch<Real>& branch) const {
-    return Distribution<Real>::OneHot(input_.proposal.tree.tokens[branch.child()],
-                                      branch.row.vocab_size());
   }
 
   // Trace and judged rows of the path to `last`, and of its children, which were refused.
@@ -104,7 +103,7 @@ class Traversal {
   }
 
   const RuleInput<Real>& input_;
-  std::vector<double> uniforms_;  // Coin of each node that was judged.
+  absl::InlinedVector<double, 64> uniforms_;  // Coin of each node that was judged.
   VerifyOutcome outcome_;
 };
 

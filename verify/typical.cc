@@ -37,9 +37,7 @@ template <typename Real>
 absl::StatusOr<VerifyOutcome> VerifyTypical(const RuleInput<Real>& input) {
   if (input.options.typical_draw) return Walk(input, true);
   LargestWeight largest;
-  return Walk<Real>({input.proposal, input.rows, largest, input.position, input.options,
-                     input.figures},
-                    false);
+  return Walk(WithRandomness(input, largest), false);
 }
 
 #define PACELINE_INSTANTIATE(Real)                                                       \

@@ -40,7 +40,7 @@ int32_t JudgeByCoin(const RuleInput<Real>& input, const Branch<Real>& branch, do
   TraceChild(input, branch, child, draft_prob, flip.uniform,
              flip.accepted ? Decision::kAccepted : Decision::kRejected, outcome);
   if (flip.accepted) return child;
-  WorkingRow<Real> left(branch.row);
+  WorkingRow<Real> left(branch.row, input.memory);
   SubtractDraft(input, branch, 1.0, left);
   EmitLeft(input, branch.row, left, branch.depth, outcome);
   return -1;

@@ -15,7 +15,7 @@ namespace paceline {
 template <typename Real, typename Judge>
 absl::StatusOr<VerifyOutcome> WalkTree(const RuleInput<Real>& input, Judge judge) {
   const TokenTree& tree = input.proposal.tree;
-  VerifyOutcome outcome;
+  VerifyOutcome outcome = StartOutcome(input);
   int32_t node = -1;
   int32_t depth = 0;
   for (; tree.HasChildren(node); ++depth) {

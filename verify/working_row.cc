@@ -26,7 +26,7 @@ void Align(const Distribution<Real>& row, const Distribution<Real>& other,
 
 template <typename Real>
 double WorkingRow<Real>::WeightAt(size_t index) const {
-  return changed_ ? weights_[index] : row_->probs()[index];
+  return changed_ ? (*weights_)[index] : row_->probs()[index];
 }
 
 template <typename Real>
@@ -39,10 +39,9 @@ double WorkingRow<Real>::Prob(int32_t id) const {
 template <typename Real>
 template <typename Combine>
 double WorkingRow<Real>::Replace(Combine combine) {
-  next_.resize(row_->probs().size());
-  const double mass = combine(std::span<double>(next_));
+  const double mass = combine(std::span<double>(next_.Resize(row_->probs().size())));
   if (!(mass > 0)) return 0;
-  weights_.swap(next_);
+  std::swap(weights_, next_);
   total_ = mass;
   changed_ = true;
   return mass;
@@ -52,10 +51,12 @@ template <typename Real>
 void WorkingRow<Real>::Remove(int32_t id) {
   const int64_t gone = row_->IndexOf(id);
   if (gone < 0) return;
-  if (!changed_) weights_.assign(row_->probs().begin(), row_->probs().end());
+  const std::span<const Real> probs = row_->probs();
+  std::vector<double>& weights = weights_.Resize(probs.size());
+  if (!changed_) std::copy(probs.begin(), probs.end(), weights.begin());
   changed_ = true;
-  weights_[gone] = 0;
-  total_ = Sum(std::span<const double>(weights_));
+  weights[gone] = 0;
+  total_ = Sum(std::span<const double>(weights));
 }
 
 template <typename Real>
@@ -66,7 +67,7 @@ double WorkingRow<Real>::SubtractRow(double scale, const Distribution<Real>& oth
     const double ours = scale / total_;
     const bool dense = row_->ids().empty() && other.ids().empty();
     if (dense && weights.size() == next.size()) {
-      return changed_ ? WriteResidual(std::span<const double>(weights_), ours, weights, factor, next)
+      return changed_ ? WriteResidual(std::span<const double>(*weights_), ours, weights, factor, next)
                       : WriteResidual(row_->probs(), ours, weights, factor, next);
     }
     double mass = 0;
@@ -89,6 +90,21 @@ double WorkingRow<Real>::Subtract(double scale, const WorkingRow& other) {
 template <typename Real>
 double WorkingRow<Real>::Subtract(double scale, const Distribution<Real>& other) {
   return SubtractRow(scale, other, other.probs(), 1.0);
+}
+
+template <typename Real>
+double WorkingRow<Real>::SubtractOneHot(double scale, int32_t id) {
+  return Replace([&](std::span<double> next) {
+    const double ours = scale / total_;
+    const int64_t index = row_->IndexOf(id);
+    double mass = 0;
+    for (size_t i = 0; i < next.size(); ++i) {
+      const double theirs = static_cast<int64_t>(i) == index ? 1.0 : 0.0;
+      next[i] = std::max(ours * WeightAt(i) - theirs, 0.0);
+      mass += next[i];
+    }
+    return mass;
+  });
 }
 
 template <typename Real>

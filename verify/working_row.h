@@ -3,19 +3,21 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "sampling/distribution.h"
+#include "verify/rule_memory.h"
 
 namespace paceline {
 
 // Weights over the tokens of a Distribution, in double, together with what they add up to. Starts as
 // the row itself, as given and not normalised; the first change makes a copy. The row must outlive
-// it. Cost of a change: one pass over its entries. Instantiated for float and double.
+// it, as must the memory that changed weights are kept in, if it is lent. Cost of a change: one pass
+// over its entries. Instantiated for float and double.
 template <typename Real>
 class WorkingRow {
  public:
-  explicit WorkingRow(const Distribution<Real>& row) : row_(&row) {}
+  explicit WorkingRow(const Distribution<Real>& row, RuleMemory* memory = nullptr)
+      : row_(&row), weights_(memory), next_(memory) {}
 
   double Prob(int32_t id) const;  // Weight over total; 0 for a token of the row that is gone.
 
@@ -26,6 +28,8 @@ class WorkingRow {
   // that is 0: nothing is left, or rounding took it (D.11).
   double Subtract(double scale, const WorkingRow& other);
   double Subtract(double scale, const Distribution<Real>& other);
+  // The same of a row that has its whole mass on `id`.
+  double SubtractOneHot(double scale, int32_t id);
 
   // Becomes norm((this - share * min(this / divisor, other))+), the residual of k-seq; as above.
   double SubtractMin(double share, double divisor, const Distribution<Real>& other);
@@ -36,7 +40,7 @@ class WorkingRow {
   // Calls draw(weights) with the weights as they are, float only while unchanged.
   template <typename Draw>
   auto Weights(Draw draw) const {
-    return changed_ ? draw(std::span<const double>(weights_)) : draw(row_->probs());
+    return changed_ ? draw(std::span<const double>(*weights_)) : draw(row_->probs());
   }
 
  private:
@@ -49,8 +53,8 @@ class WorkingRow {
 
   const Distribution<Real>* row_;
   bool changed_ = false;
-  std::vector<double> weights_;  // Of the entries of row_, once changed.
-  std::vector<double> next_;
+  LentRow weights_;  // Of the entries of row_, once changed.
+  LentRow next_;
   double total_ = 1;
 };
 

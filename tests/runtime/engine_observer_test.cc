@@ -42,7 +42,9 @@ Distribution<float> Warp(const TableModel::RowFunction& row, std::span<const int
   const std::vector<float> logits = row(history);
   Candidates<float> candidates;
   EXPECT_THAT(candidates.Assign(std::span<const float>(logits), kVocab), testing::IsOk());
-  return *Distribution<float>::Softmax(candidates);
+  Distribution<float> warped;
+  EXPECT_THAT(warped.AssignSoftmax(candidates), testing::IsOk());
+  return warped;
 }
 
 std::vector<TokenTrace> TraceOf(TestEngine& engine, const GenerationRequest& request,

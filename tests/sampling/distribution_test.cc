@@ -45,9 +45,9 @@ Distribution<Real> SoftmaxOf(const std::vector<float>& logits, int64_t keep) {
       candidates.Assign(std::span<const float>(logits), static_cast<int32_t>(logits.size())),
       IsOk());
   if (keep > 0) candidates.KeepRanked(keep);
-  auto row = Distribution<Real>::Softmax(candidates);
-  EXPECT_THAT(row, IsOk());
-  return *std::move(row);
+  Distribution<Real> row;
+  EXPECT_THAT(row.AssignSoftmax(candidates), IsOk());
+  return row;
 }
 
 template <typename Real>
@@ -91,7 +91,7 @@ TYPED_TEST(DistributionTest, AllMaskedHasNoRow) {
   const std::vector<float> masked(3, -std::numeric_limits<float>::infinity());
   ASSERT_THAT(candidates.Assign(std::span<const float>(masked), 3), IsOk());
   EXPECT_THAT(
-      Distribution<TypeParam>::Softmax(candidates),
+      Distribution<TypeParam>().AssignSoftmax(candidates),
       StatusIs(absl::StatusCode::kFailedPrecondition, ::testing::StartsWith("no_token_left")));
 }
 

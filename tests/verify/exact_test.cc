@@ -482,7 +482,7 @@ TokenTree RandomTree(uint64_t seed) {
   for (uint32_t i = 0; i < 7; ++i) {
     const auto parent = static_cast<int32_t>(Noise(seed, 2 * i) * (tree.size() + 1)) - 1;
     const auto token = static_cast<int32_t>(Noise(seed, 2 * i + 1) * kVocabulary);
-    const std::vector<int32_t> siblings = tree.Children(parent);
+    const NodeList siblings = tree.Children(parent);
     const bool taken = std::any_of(siblings.begin(), siblings.end(),
                                    [&](int32_t node) { return tree.tokens[node] == token; });
     if (!taken && tree.Depth(parent) < 3) tree.Add(parent, token);

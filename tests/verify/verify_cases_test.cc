@@ -124,7 +124,9 @@ void RunGreedy(const json& one) {
     const auto row = Numbers<double>(logits[prefix.size()]);
     EXPECT_THAT(candidates.Assign(std::span<const double>(row), static_cast<int32_t>(row.size())),
                 IsOk());
-    return *Distribution<double>::Softmax(candidates);
+    Distribution<double> warped;
+    EXPECT_THAT(warped.AssignSoftmax(candidates), IsOk());
+    return warped;
   };
   const auto tree = TokenTree::Chain(one["inputs"]["draft"].get<Tokens>());
   FixedNumbers none(one["inputs"]);
