@@ -7,6 +7,7 @@ declare -A ALLOWED=(
   [base]='base'
   [sampling]='base sampling'
   [verify]='base sampling verify'
+  [batch]='base sampling verify batch'
   [models]='base models'
   [target]='base models target'
   [draft]='base sampling models draft'
@@ -25,13 +26,13 @@ for folder in "${!ALLOWED[@]}"; do
         status=1
         ;;
     esac
-  done < <(grep -rnE '^#include "(base|sampling|verify|models|target|draft|runtime|tests|bench|examples)/' "$folder" \
+  done < <(grep -rnE '^#include "(base|sampling|verify|batch|models|target|draft|runtime|tests|bench|examples)/' "$folder" \
     --include='*.h' --include='*.cc' --include='*.cu' --include='*.cuh' || true)
 done
 
-# Only the reference engine may see libtorch.
-torch=$(grep -rlE '#include <(ATen|c10|torch)/' base sampling verify models target draft runtime |
-  grep -vE '^models/(reference_|torch_)' || true)
+# Only the reference engine and the tensor API may see libtorch.
+torch=$(grep -rlE '#include <(ATen|c10|torch)/' base sampling verify batch models target draft runtime |
+  grep -vE '^(models/(reference_|torch_)|batch/(tensor_api|torch_ops))' || true)
 if [ -n "$torch" ]; then
   printf 'libtorch is included by: %s\n' "${torch//$'\n'/ }" >&2
   status=1
