@@ -36,8 +36,9 @@ std::vector<float> PeakedLogits(int32_t vocab_size, uint64_t seed) {
 
 // Made outside the loops: logits of both models, and what the drafter hands over.
 struct Inputs {
-  explicit Inputs(int32_t vocab_size) : vocab_size(vocab_size) {
-    auto pipeline = Pipeline<float>::Create({}, vocab_size);
+  explicit Inputs(int32_t vocab_size, const SamplingOptions& sampling = {})
+      : vocab_size(vocab_size), sampling(sampling) {
+    auto pipeline = Pipeline<float>::Create(sampling, vocab_size);
     for (int32_t i = 0; i <= kDraft; ++i) {
       target.push_back(PeakedLogits(vocab_size, 100 + i));
       if (i == kDraft) break;
@@ -63,6 +64,7 @@ struct Inputs {
   }
 
   int32_t vocab_size;
+  SamplingOptions sampling;
   Rows target;  // [K + 1, V]
   std::vector<Distribution<float>> draft_rows;
 };
@@ -141,19 +143,22 @@ void Naive(benchmark::State& state) {
   });
 }
 
-void RunRule(benchmark::State& state, const char* name, bool sampled, bool figures = true) {
-  const Inputs inputs(static_cast<int32_t>(state.range(0)));
-  auto pipeline = Pipeline<float>::Create({}, inputs.vocab_size);
+void RunRule(benchmark::State& state, const char* name, bool sampled, bool figures = true,
+             const SamplingOptions& sampling = {}) {
+  const Inputs inputs(static_cast<int32_t>(state.range(0)), sampling);
+  auto pipeline = Pipeline<float>::Create(sampling, inputs.vocab_size);
   const auto rule = FindRule(name);
   if (!pipeline.ok() || !rule.ok()) return state.SkipWithError("no such rule or pipeline");
   StreamRandomness randomness({4, 0}, DrawMethodOf(**rule, {}));
   LazyRows rows(inputs.target, *pipeline);
+  RuleMemory memory;
   int64_t accepted = 0;
   Verify(state, inputs, sampled, [&](const Proposal<float>& proposal, uint32_t position) {
     rows.StartRound();
-    const auto outcome = (*rule)->verify({proposal, rows, randomness, position, {}, figures});
+    auto outcome = (*rule)->verify({proposal, rows, randomness, position, {}, figures, &memory});
     if (!outcome.ok()) return false;
     accepted += static_cast<int64_t>(outcome->path.size());
+    memory.GiveOutcome(*std::move(outcome));
     return true;
   });
   state.counters["accepted"] =
@@ -162,7 +167,7 @@ void RunRule(benchmark::State& state, const char* name, bool sampled, bool figur
 
 // How many target rows `standard` reads in each round.
 std::vector<size_t> RowsOfRounds(const Inputs& inputs) {
-  auto pipeline = Pipeline<float>::Create({}, inputs.vocab_size);
+  auto pipeline = Pipeline<float>::Create(inputs.sampling, inputs.vocab_size);
   StreamRandomness randomness({4, 0});
   LazyRows rows(inputs.target, *pipeline);
   std::vector<size_t> judged;
@@ -177,8 +182,8 @@ std::vector<size_t> RowsOfRounds(const Inputs& inputs) {
 
 // Each row that a round judges, read once for its maximum and once for its sum of exponentials: what
 // no sampler can do without.
-void BarePass(benchmark::State& state) {
-  const Inputs inputs(static_cast<int32_t>(state.range(0)));
+void ReadRows(benchmark::State& state, const SamplingOptions& sampling) {
+  const Inputs inputs(static_cast<int32_t>(state.range(0)), sampling);
   const std::vector<size_t> judged = RowsOfRounds(inputs);
   Verify(state, inputs, true, [&](const Proposal<float>&, uint32_t position) {
     for (size_t i = 0; i < judged[position / 8]; ++i) {
@@ -190,6 +195,15 @@ void BarePass(benchmark::State& state) {
   });
 }
 
+SamplingOptions MinP() {
+  SamplingOptions sampling;
+  sampling.min_p = 0.05;
+  return sampling;
+}
+
+void BarePass(benchmark::State& state) { ReadRows(state, {}); }
+void BarePassMinP(benchmark::State& state) { ReadRows(state, MinP()); }
+void StandardMinP(benchmark::State& state) { RunRule(state, "standard", true, true, MinP()); }
 void Standard(benchmark::State& state) { RunRule(state, "standard", true); }
 void StandardAlone(benchmark::State& state) { RunRule(state, "standard", true, false); }
 void Block(benchmark::State& state) { RunRule(state, "block", true); }
@@ -208,7 +222,9 @@ void Match(benchmark::State& state) { RunRule(state, "match", false); }
 
 PACELINE_VERIFY_BENCH(Naive, "naive");
 PACELINE_VERIFY_BENCH(BarePass, "bare_pass");
+PACELINE_VERIFY_BENCH(BarePassMinP, "bare_pass_min_p");
 PACELINE_VERIFY_BENCH(Standard, "standard_sampled");
+PACELINE_VERIFY_BENCH(StandardMinP, "standard_sampled_min_p");
 PACELINE_VERIFY_BENCH(StandardAlone, "standard_sampled_no_figures");
 PACELINE_VERIFY_BENCH(Block, "block_sampled");
 PACELINE_VERIFY_BENCH(Coupled, "coupled_sampled");

@@ -166,6 +166,21 @@ install_cuda_runtime() {
   rm -rf "$staging"
 }
 
+# A whole PyTorch with what it needs, for the tests of the operators; nothing else uses it.
+PYTHON_TORCH=$CACHE/python-torch-${TORCH_WHEEL[1]}
+install_python_torch() {
+  [ ! -e "$PYTHON_TORCH/torch/__init__.py" ] || return 0
+  say "PyTorch for Python: downloading ${PYTHON_TEST_PACKAGES[*]} and what they need (3 GB, once)"
+  local staging
+  staging=$(new_staging)
+  env "TMPDIR=$staging" python3 -m pip install --disable-pip-version-check --no-cache-dir --progress-bar off \
+    --only-binary=:all: --target "$staging/out" "${PYTHON_TEST_PACKAGES[@]}" 2>&1 |
+    follow "$CACHE/download.log" "$staging" ||
+    { tail -5 "$CACHE/download.log" >&2; download_failed "PyTorch"; }
+  put "$staging/out" "$PYTHON_TORCH"
+  rm -rf "$staging"
+}
+
 install_model() {
   if [ -n "${PACELINE_MODEL:-}" ]; then present 4 "model: the one in PACELINE_MODEL"; return; fi
   if [ -e "$MODEL" ]; then present 4 "model: present"; return; fi

@@ -2,7 +2,8 @@
 # Installs what is missing, builds everything and runs every check:
 #
 #   ./scripts/test.sh          layers, unit and end-to-end tests, sanitizers, fuzzing (30 s a target), benchmarks
-#   ./scripts/test.sh --all    adds greedy identity on Spec-Bench prompts, and fuzzes for 120 s a target
+#   ./scripts/test.sh --all    adds greedy identity on Spec-Bench prompts and the torch operators from Python
+#                              (downloads 3 GB, once), and fuzzes for 120 s a target
 #
 # PACELINE_SPEC_BENCH names a file of Spec-Bench questions (JSONL); without it what measures on them is skipped.
 # A failed stage does not stop the others. The exit status is 1 if any failed.
@@ -14,7 +15,7 @@ FUZZ_SECONDS=30
 case ${1:-} in
   '') ;;
   --all) ALL=yes FUZZ_SECONDS=120 ;;
-  -h | --help) sed -n '2,8s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit ;;
+  -h | --help) sed -n '2,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit ;;
   *) fail "unknown argument '$1'" "use no argument, --all or --help" ;;
 esac
 
@@ -48,6 +49,12 @@ run_ctest() { (cd "$ROOT" && ctest --preset "$1"); }
 spec_bench() {
   "$ROOT/build/release/tests/real_model_test" --gtest_also_run_disabled_tests --gtest_filter='*SpecBench*' |
     tee "$ROOT/build/spec_bench.log"
+}
+
+python_operators() {
+  install_python_torch
+  PYTHONPATH=$PYTHON_TORCH python3 "$ROOT/tests/python/torch_ops_test.py" \
+    "$ROOT/build/release/batch/libpaceline_ops.so"
 }
 
 # Lines `test: reason` of the tests in a log of GoogleTest that were skipped.
@@ -93,8 +100,12 @@ stage 'tests, address and undefined sanitizers' 'build asan' run_ctest asan
 stage 'fuzz the GGUF reader' 'build asan' fuzz gguf_fuzz 131072 "$DATA"/llama/model-q4_?.gguf
 stage 'fuzz the prompt reader' 'build asan' fuzz json_fuzz 4096 "$SEEDS"/prompt-*
 stage 'fuzz the tokenizer' 'build asan' fuzz tokenizer_fuzz 4096 "$SEEDS"/prompt-*
+stage 'fuzz arrays of a batch' 'build asan' fuzz batch_fuzz 512 "$SEEDS"/prompt-*
 stage 'benchmarks run' 'build release' benchmarks
-if [ "$ALL" = yes ]; then stage 'greedy text on Spec-Bench' 'build release' spec_bench; fi
+if [ "$ALL" = yes ]; then
+  stage 'torch operators from Python' 'build release' python_operators
+  stage 'greedy text on Spec-Bench' 'build release' spec_bench
+fi
 
 {
   printf '\n[paceline] summary\n'

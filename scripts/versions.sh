@@ -7,6 +7,9 @@ PACELINE_PACKAGES=(g++ cmake ninja-build ccache pkg-config git ca-certificates u
   libbenchmark-dev)
 PACELINE_TEST_PACKAGES=(libboost-math-dev clang-14 libclang-rt-14-dev)
 
+# What the tests of the torch operators need in Python: torch of the same version as below.
+PYTHON_TEST_PACKAGES=(torch==2.11.0 numpy==2.4.6)
+
 # Python wheels, of which only files are taken: name, version, file hash, ABI and platform tags of pip.
 TORCH_WHEEL=(torch 2.11.0 7aa2f9bbc6d4595ba72138026b2074be1233186150e9292865e04b7a63b8c67a
   cp311 manylinux_2_28_x86_64)

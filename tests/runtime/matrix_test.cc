@@ -10,6 +10,7 @@
 #include <string>
 
 #include "tests/support/engine_fixture.h"
+#include "verify/given_rows.h"
 #include "verify/rules.h"
 
 namespace paceline {
@@ -123,6 +124,44 @@ TEST(MatrixTest, ColumnsAgreeWithTheRules) {
     EXPECT_EQ(rule.invariant, group == RuleGroup::kTargetDraws || group == RuleGroup::kCoupled)
         << rule.name;
   }
+}
+
+// What no request can ask for yet, trees, rules refuse or take themselves, as their column says.
+TEST(MatrixTest, RulesTakeTheTreesOfTheirColumn) {
+  using Draft = ProposalDist<float>;
+  const auto row = *Distribution<float>::FromProbs(std::vector<float>{0.4f, 0.3f, 0.2f, 0.1f});
+  // Two children of the root; the first has one of its own.
+  const TokenTree tree = {{0, 1, 2}, {-1, -1, 0}};
+  const auto drawn = [&](std::string_view rule) -> std::vector<Draft> {
+    if (rule == "k-seq") {
+      return {Draft::Independent({row}, {0, 1}), Draft::Independent({row}, {2})};
+    }
+    if (rule == "sampled-first") return {Draft::CertainFirst(1, row), Draft::CertainFirst(0, row)};
+    return {Draft::Sampled(row), Draft::Sampled(row)};
+  };
+  int refused = 0;
+  for (const Rule& rule : Rules()) {
+    for (const bool sampled : {false, true}) {
+      Proposal<float> proposal = Proposal<float>::Deterministic(tree);
+      if (sampled) proposal.draft_rows = drawn(rule.name);
+      ASSERT_THAT(proposal.Validate(4), IsOk());
+      GivenRows<float> rows({row, row, row, row});
+      StreamRandomness randomness({1, 0});
+      const auto outcome = rule.verify({proposal, rows, randomness, 0});
+      const Feature& feature = FeatureOf(sampled ? "sampled tree" : "deterministic tree");
+      const Cell& cell = feature.cells[static_cast<int>(rule.group)];
+      SCOPED_TRACE(std::string(rule.name) + ", " + std::string(feature.name));
+      // `block` and `ensemble` are the rules for chains of columns that take trees.
+      const bool takes = cell.verdict != Verdict::kRefused && rule.trees;
+      refused += takes ? 0 : 1;
+      EXPECT_EQ(outcome.ok(), takes) << outcome.status();
+      if (!takes) {
+        EXPECT_THAT(outcome, StatusIs(absl::StatusCode::kInvalidArgument,
+                                      HasSubstr(std::string(rule.name) + "` expects")));
+      }
+    }
+  }
+  EXPECT_GT(refused, 5);
 }
 
 TEST(MatrixTest, ThePageIsWhatTheCommandPrints) {

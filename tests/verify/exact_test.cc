@@ -44,7 +44,9 @@ constexpr uint32_t kPosition = 2;  // Of the first drafted token.
 constexpr double kExact = 1e-12;
 constexpr double kCaught = 1e-3;  // A wrong rule must miss by at least so much.
 using Row = Distribution<double>;
-using RuleFunction = absl::StatusOr<VerifyOutcome> (*)(const RuleInput<double>&);
+template <typename Real>
+using RuleOf = absl::StatusOr<VerifyOutcome> (*)(const RuleInput<Real>&);
+using RuleFunction = RuleOf<double>;
 
 uint64_t HashOf(uint64_t seed, const Tokens& prefix) {
   for (int32_t token : prefix) seed = (seed ^ (token + 1)) * 0x9E3779B97F4A7C15;
@@ -144,31 +146,32 @@ std::vector<SamplingOptions> Settings() {
 enum class Draft { kSampled, kDeterministic, kMixed };
 
 // Draws a chain from `draft` with `randomness`, or takes its argmax.
-Proposal<double> DrawChain(const RowOf<double>& draft, int32_t length, Draft kind,
-                           Randomness& randomness) {
-  Proposal<double> proposal;
+template <typename Real>
+Proposal<Real> DrawChain(const RowOf<Real>& draft, int32_t length, Draft kind,
+                         Randomness& randomness) {
+  Proposal<Real> proposal;
   for (int32_t i = 0; i < length; ++i) {
-    Row row = draft(proposal.tree.tokens);
+    Distribution<Real> row = draft(proposal.tree.tokens);
     const bool drawn = kind == Draft::kSampled || (kind == Draft::kMixed && i % 2 == 0);
     const NoiseAddress noise{kPosition + i, Purpose::kDraft, static_cast<uint8_t>(i)};
     const int32_t token =
         drawn ? row.IdAt(randomness.Draw(noise, row.probs(), row.ids()).index) : row.Argmax();
     proposal.tree.Add(i - 1, token);
-    proposal.draft_rows.push_back(drawn ? ProposalDist<double>::Sampled(std::move(row))
-                                        : ProposalDist<double>::Deterministic());
+    proposal.draft_rows.push_back(drawn ? ProposalDist<Real>::Sampled(std::move(row))
+                                        : ProposalDist<Real>::Deterministic());
   }
   return proposal;
 }
 
 // The law of one round: drafting and verification enumerated together.
-template <typename Propose>
-Law RoundLaw(RuleFunction rule, const RowOf<double>& rows_of, Propose propose) {
-  const RowOf<double> target = testing::Memoized(rows_of);
+template <typename Real, typename Propose>
+Law RoundLaw(RuleOf<Real> rule, const RowOf<Real>& rows_of, Propose propose) {
+  const RowOf<Real> target = testing::Memoized(rows_of);
   Law law;
   Enumerate(
       [&](Randomness& randomness) {
-        const Proposal<double> proposal = propose(randomness);
-        PrefixRows<double> rows(proposal.tree, target);
+        const Proposal<Real> proposal = propose(randomness);
+        PrefixRows<Real> rows(proposal.tree, target);
         const auto outcome = rule({proposal, rows, randomness, kPosition});
         EXPECT_THAT(outcome, IsOk());
         return Emitted(proposal.tree, *outcome);
@@ -591,12 +594,63 @@ TEST(ExactTest, SoftRowOfAnArgmaxDraftIsCaught) {
   EXPECT_GT(Distance(law, 1, target), kCaught);
 }
 
+// ---- The float instance against the law of float64 logits.
+
+constexpr double kFloatBias = 1e-6;
+
+// Softmax of logits that both precisions hold exactly.
+template <typename Real>
+RowOf<Real> SoftmaxRows(uint64_t seed) {
+  return [seed](const Tokens& prefix) {
+    std::vector<float> logits;
+    for (uint32_t id = 0; id < kVocabulary; ++id) {
+      logits.push_back(static_cast<float>(6 * Noise(HashOf(seed, prefix), id)));
+    }
+    auto pipeline = Pipeline<Real>::Create({}, kVocabulary);
+    return *pipeline->Apply(std::span<const float>(logits), {});
+  };
+}
+
+// What float32 rows and sums cost, rule by rule: the total variation of the first tokens from the
+// law of the same logits in float64.
+TEST(Float32Test, RulesAreAsFarFromTheLawAsTheirRowsAreRounded) {
+  const auto chain = [](const RowOf<float>& draft, Randomness& randomness) {
+    return DrawChain(draft, 3, Draft::kSampled, randomness);
+  };
+  const auto tree = [](const RowOf<float>& draft, Randomness& randomness) {
+    return TreeDrawer<float>(draft, draft, Shape(2, 2, Children::kWithoutReplacement), kPosition,
+                             randomness)
+        .Draw();
+  };
+  const auto prove = [](const Rule& rule, const char* shape, int32_t depth, auto propose) {
+    double largest = 0;
+    for (uint64_t seed = 1; seed <= 4; ++seed) {
+      const RowOf<float> draft = SoftmaxRows<float>(seed + 500);
+      const Law law = RoundLaw(rule.verify, SoftmaxRows<float>(seed), [&](Randomness& randomness) {
+        return propose(draft, randomness);
+      });
+      // The rows that follow are float64: what is measured is the round.
+      largest = std::max(largest, Distance(law, depth, SoftmaxRows<double>(seed)));
+    }
+    std::printf("[float32] %-13s %-5s largest total variation %.2g\n", rule.name.data(), shape, largest);
+    EXPECT_LE(largest, kFloatBias) << rule.name;
+    EXPECT_GT(largest, 1e-12) << rule.name << ": not the float instance";
+  };
+  for (const Rule& rule : Rules()) {
+    // `coupled` draws with Gumbel noise, `greedy` draws nothing.
+    if (!rule.lossless || rule.name == "coupled" || rule.name == "greedy") continue;
+    prove(rule, "chain", 3, chain);
+    const bool takes = rule.trees && rule.name != "k-seq" && rule.name != "sampled-first";
+    if (takes) prove(rule, "tree", 2, tree);
+  }
+}
+
 TEST(ExactTest, DroppingADrawnTokenForItsLowProbabilityIsCaught) {
   const RowOf<double> target = HashedRows(41);
   const Law law = RoundLaw(RuleNamed("standard"), target, [&](Randomness& randomness) {
     const Row row = testing::MakeRow<double>({0.1, 0.2, 0.3, 0.4});
     Proposal<double> proposal =
-        DrawChain([&](const Tokens&) { return row; }, 1, Draft::kSampled, randomness);
+        DrawChain(RowOf<double>([&](const Tokens&) { return row; }), 1, Draft::kSampled, randomness);
     return row.Prob(proposal.tree.tokens[0]) < 0.25 ? Proposal<double>() : proposal;
   });
   EXPECT_GT(Distance(law, 1, target), kCaught);
