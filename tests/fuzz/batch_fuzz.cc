@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <limits>
 #include <vector>
 
 #include "batch/request_verifier.h"
@@ -30,7 +31,9 @@ class Input {
     return ids;
   }
   std::vector<double> Row() {
-    constexpr double kOdd[] = {-1.0 / 0.0, 1.0 / 0.0, 0.0 / 0.0, 1e308, -1e308};
+    using Limits = std::numeric_limits<double>;
+    constexpr double kOdd[] = {-Limits::infinity(), Limits::infinity(), Limits::quiet_NaN(),
+                               Limits::max(), Limits::lowest()};
     std::vector<double> row;
     for (int32_t i = 0; i < kVocab; ++i) {
       const uint8_t byte = Byte();
