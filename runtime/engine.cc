@@ -13,6 +13,7 @@
 #include "runtime/matrix.h"
 #include "runtime/round.h"
 #include "runtime/sequence.h"
+#include "sampling/guidance.h"
 
 namespace paceline {
 namespace {
@@ -29,18 +30,37 @@ absl::Status CheckIds(std::span<const int32_t> ids, absl::string_view argument, 
   return absl::OkStatus();
 }
 
-absl::Status CheckPrompt(const GenerationRequest& request, int32_t vocab_size,
-                         int32_t context_length) {
+absl::Status CheckPrompt(std::span<const int32_t> prompt, absl::string_view argument,
+                         int32_t max_tokens, int32_t vocab_size, int32_t context_length) {
+  PACELINE_RETURN_IF_ERROR(CheckIds(prompt, argument, vocab_size));
+  const auto length = static_cast<int64_t>(prompt.size());
+  if (length < context_length || (max_tokens == 0 && length == context_length)) {
+    return absl::OkStatus();
+  }
+  return absl::OutOfRangeError(absl::StrCat(argument, ": expected fewer tokens than the context of ",
+                                            context_length, ", got ", length));
+}
+
+absl::Status CheckPrompts(const GenerationRequest& request, int32_t vocab_size,
+                          int32_t context_length) {
   if (request.prompt.empty()) {
     return absl::InvalidArgumentError("prompt: expected at least one token, got none");
   }
-  PACELINE_RETURN_IF_ERROR(CheckIds(request.prompt, "prompt", vocab_size));
-  const auto length = static_cast<int64_t>(request.prompt.size());
-  if (length < context_length || (request.max_tokens == 0 && length == context_length)) {
-    return absl::OkStatus();
+  if (!request.negative_prompt.empty() && !GuidanceActive(request.sampling)) {
+    return absl::InvalidArgumentError(
+        "negative_prompt: expected none with guidance_scale 1 (off), which alone would read it");
   }
-  return absl::OutOfRangeError(absl::StrCat("prompt: expected fewer tokens than the context of ",
-                                            context_length, ", got ", length));
+  PACELINE_RETURN_IF_ERROR(
+      CheckPrompt(request.prompt, "prompt", request.max_tokens, vocab_size, context_length));
+  return CheckPrompt(request.negative_prompt, "negative_prompt", request.max_tokens, vocab_size,
+                     context_length);
+}
+
+// Positions that a sequence may fill, counted from the start of its own prompt: a longer negative
+// prompt is the first to reach the end.
+int32_t ContextOf(const GenerationRequest& request, int32_t context_length) {
+  const auto longer = std::ssize(request.negative_prompt) - std::ssize(request.prompt);
+  return context_length - static_cast<int32_t>(std::max<std::ptrdiff_t>(longer, 0));
 }
 
 absl::StatusOr<const Rule*> RuleOf(const GenerationRequest& request) {
@@ -124,13 +144,13 @@ Vocabulary VocabularyOf(const Tokenizer& tokenizer) {
           [&tokenizer](int32_t id) { return tokenizer.Piece(id); }};
 }
 
-// One request on its way: its prompt's cache, which every choice forks, and its result.
+// One request on its way: the caches of its prompts, which every choice forks, and its result.
 struct Engine::Job {
   const GenerationRequest* request;
   const Rule* rule;
   uint32_t first_choice;  // Number of its first choice over all requests.
   uint32_t num_started = 0;
-  SequenceId prompt_cache = -1;
+  std::vector<SequenceId> prompt_caches;  // Of PromptsOf(request), once they are read.
   GenerationResult result;
 
   bool AllStarted() const { return num_started == NumStreams(*request); }
@@ -164,14 +184,9 @@ absl::Status Engine::Check(const GenerationRequest& request) const {
     if (stop.empty()) return absl::InvalidArgumentError("stop: expected no empty text");
   }
   PACELINE_RETURN_IF_ERROR(CheckIds(request.stop_ids, "stop_ids", vocab_size));
-  PACELINE_RETURN_IF_ERROR(CheckPrompt(request, vocab_size, models_.target->context_length()));
+  PACELINE_RETURN_IF_ERROR(CheckPrompts(request, vocab_size, models_.target->context_length()));
   PACELINE_RETURN_IF_ERROR(
       Pipeline<float>::Create(SamplingOf(request, models_.vocabulary), vocab_size).status());
-  if (request.sampling.guidance_scale != 1) {
-    return absl::UnimplementedError(absl::StrCat(
-        "guidance_scale: expected 1 (off), since the engine runs no second prompt yet, got ",
-        request.sampling.guidance_scale));
-  }
   PACELINE_RETURN_IF_ERROR(request.speculation.Validate());
   PACELINE_RETURN_IF_ERROR(RuleOf(request).status());
   PACELINE_RETURN_IF_ERROR(CheckMatrix(request));
@@ -188,7 +203,7 @@ absl::StatusOr<std::unique_ptr<Engine::Job>> Engine::Admit(const GenerationReque
   const uint64_t ordinal = next_ordinal_++;
   PACELINE_RETURN_IF_ERROR(Check(request));
   PACELINE_ASSIGN_OR_RETURN(const Rule* rule, RuleOf(request));
-  auto job = std::make_unique<Job>(Job{&request, rule, first_choice, 0, -1, {}});
+  auto job = std::make_unique<Job>(Job{&request, rule, first_choice, 0, {}, {}});
   job->result.choices.resize(NumStreams(request));
   job->result.prompt_tokens = static_cast<int64_t>(request.prompt.size());
   job->result.seed = request.seed.value_or(DeriveSeed(options_.seed, ordinal));
@@ -197,29 +212,50 @@ absl::StatusOr<std::unique_ptr<Engine::Job>> Engine::Admit(const GenerationReque
   return job;
 }
 
-absl::Status Engine::ReadPrompt(Job& job, const Observer& observer) {
+absl::Status Engine::ReadPrompts(Job& job, const Observer& observer) {
   Stopwatch clock;
-  PACELINE_ASSIGN_OR_RETURN(job.prompt_cache,
-                            target_.Start(job.request->prompt, [&](int64_t done, int64_t total) {
-                              if (observer.on_prompt) observer.on_prompt(done, total);
-                              return !observer.cancelled || !observer.cancelled();
-                            }));
+  for (const std::span<const int32_t> prompt : PromptsOf(*job.request)) {
+    const absl::StatusOr<SequenceId> cache =
+        target_.Start(prompt, [&](int64_t done, int64_t total) {
+          if (observer.on_prompt) observer.on_prompt(done, total);
+          return !observer.cancelled || !observer.cancelled();
+        });
+    if (!cache.ok()) {
+      ReleaseAll(std::exchange(job.prompt_caches, {}));
+      return cache.status();
+    }
+    job.prompt_caches.push_back(*cache);
+  }
   job.result.prefill_ms = clock.Lap();
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::vector<SequenceId>> Engine::Fork(std::span<const SequenceId> caches) {
+  std::vector<SequenceId> forks;
+  for (const SequenceId cache : caches) {
+    const absl::StatusOr<SequenceId> fork = models_.target->cache().Fork(cache);
+    if (!fork.ok()) {
+      ReleaseAll(forks);
+      return fork.status();
+    }
+    forks.push_back(*fork);
+  }
+  return forks;
+}
+
 absl::StatusOr<std::unique_ptr<Sequence>> Engine::StartChoice(Job& job, const Observer& observer) {
-  if (job.prompt_cache < 0) PACELINE_RETURN_IF_ERROR(ReadPrompt(job, observer));
+  if (job.prompt_caches.empty()) PACELINE_RETURN_IF_ERROR(ReadPrompts(job, observer));
   PACELINE_ASSIGN_OR_RETURN(Pipeline<float> pipeline,
                             Pipeline<float>::Create(SamplingOf(*job.request, models_.vocabulary),
                                                     models_.vocabulary.size));
   std::unique_ptr<Drafter> drafter = MakeDrafter(*job.request, models_, pipeline);
-  PACELINE_ASSIGN_OR_RETURN(const SequenceId cache, models_.target->cache().Fork(job.prompt_cache));
+  PACELINE_ASSIGN_OR_RETURN(std::vector<SequenceId> caches, Fork(job.prompt_caches));
   return std::make_unique<Sequence>(
       Sequence::Parts{job.request, &models_.vocabulary, &observer, job.rule, std::move(pipeline),
                       std::move(drafter), StreamKey{job.result.seed, job.num_started},
-                      job.first_choice + job.num_started, models_.target->context_length()},
-      cache);
+                      job.first_choice + job.num_started,
+                      ContextOf(*job.request, models_.target->context_length())},
+      std::move(caches));
 }
 
 // Starts the job's next choice. A choice that cannot start ends with the reason.
@@ -233,18 +269,18 @@ void Engine::StartNext(Job& job, const Observer& observer, std::vector<Running>&
     choice.finish_reason = FinishReason::kInterrupted;
     if (!absl::IsCancelled(sequence.status())) choice.status = sequence.status();
   }
-  if (job.AllStarted() && job.prompt_cache >= 0) Release(job.prompt_cache);
+  if (job.AllStarted()) ReleaseAll(std::exchange(job.prompt_caches, {}));
 }
 
-void Engine::Release(SequenceId cache) {
+void Engine::ReleaseAll(std::span<const SequenceId> caches) {
   // Fails for unknown ids only, and these are ours.
-  (void)models_.target->cache().Release(cache);
+  for (const SequenceId cache : caches) (void)models_.target->cache().Release(cache);
 }
 
 void Engine::Retire(std::vector<Running>& running) {
   std::erase_if(running, [&](Running& entry) {
     if (entry.sequence->live()) return false;
-    Release(entry.sequence->cache());
+    ReleaseAll(entry.sequence->caches());
     Choice& choice = entry.job->result.choices[entry.index];
     choice = entry.sequence->TakeChoice();
     choice.stream = entry.index;

@@ -68,10 +68,11 @@ class Engine {
   void RunJobs(std::span<const std::unique_ptr<Job>> jobs, const Observer& observer);
   void StartNext(Job& job, const Observer& observer, std::vector<Running>& running);
   absl::StatusOr<std::unique_ptr<Sequence>> StartChoice(Job& job, const Observer& observer);
-  absl::Status ReadPrompt(Job& job, const Observer& observer);
+  absl::Status ReadPrompts(Job& job, const Observer& observer);
+  absl::StatusOr<std::vector<SequenceId>> Fork(std::span<const SequenceId> caches);
   void RunOneRound(std::span<const Running> running);
   void Retire(std::vector<Running>& running);
-  void Release(SequenceId cache);
+  void ReleaseAll(std::span<const SequenceId> caches);
 
   EngineModels models_;
   EngineOptions options_;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "sampling/guidance.h"
 
 namespace paceline {
 namespace {
@@ -88,7 +89,8 @@ constexpr Feature kFeatures[] = {
      [](const GenerationRequest& request) { return request.num_logprobs >= 0; }},
     {"several choices (n), best-of", {kE, kE, kE, kE, kE, kF}, "a random stream for each", "",
      [](const GenerationRequest& request) { return NumStreams(request) > 1; }},
-    {"guidance", {kE, kE, kE, kE, kE, kF}, "both streams verify the same draft", kAll, nullptr},
+    {"guidance", {kE, kE, kE, kE, kE, kF}, "both streams verify the same draft", "",
+     [](const GenerationRequest& request) { return GuidanceActive(request.sampling); }},
     {"streaming, stop strings, stop ids", {kE, kE, kE, kE, kE, kF},
      "cut behind the accepted prefix; partial matches are held back", "",
      [](const GenerationRequest& request) {

@@ -42,6 +42,9 @@ struct SpeculationOptions {
 
 struct GenerationRequest {
   std::vector<int32_t> prompt;  // At least one id.
+  // What guidance leads away from: the prompt of the unconditional rows. Empty: the prompt's last
+  // token. Only with guidance_scale.
+  std::vector<int32_t> negative_prompt;
   SamplingOptions sampling;     // eos_ids is filled in by the engine.
   SpeculationOptions speculation;
   int32_t max_tokens = 256;       // Output tokens; 0 gives an empty answer.

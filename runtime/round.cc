@@ -8,12 +8,16 @@
 namespace paceline {
 namespace {
 
-// Verify, cut, commit: what follows the target pass for the i-th of the scored sequences.
-absl::Status Settle(Sequence& sequence, const Scores& scores, size_t i, Target& target) {
-  WarpedRows rows = sequence.RowsOver([&](int32_t node) { return scores.Row(i, node); });
+// Verify, cut, commit: what follows the target pass, in which the sequence's requests are those from
+// `first` on.
+absl::Status Settle(Sequence& sequence, const Scores& scores, size_t first, Target& target) {
+  WarpedRows rows = sequence.RowsOver(
+      [&](size_t cache, int32_t node) { return scores.Row(first + cache, node); });
   PACELINE_ASSIGN_OR_RETURN(const VerifyOutcome outcome, sequence.Judge(rows));
   const Cut cut = sequence.CutAtEnding(outcome);
-  PACELINE_RETURN_IF_ERROR(target.Commit(sequence.cache(), sequence.proposal().tree, cut.path));
+  for (const SequenceId cache : sequence.caches()) {
+    PACELINE_RETURN_IF_ERROR(target.Commit(cache, sequence.proposal().tree, cut.path));
+  }
   return sequence.Commit(cut, outcome, rows);
 }
 
@@ -32,16 +36,18 @@ void RunRound(std::span<Sequence* const> batch, Target& target) {
     sequence->telemetry().draft_ms += clock.Lap();
     if (!sequence->live()) continue;
     drafted.push_back(sequence);
-    requests.push_back({sequence->cache(), sequence->last_token(), &sequence->proposal().tree});
+    sequence->AddTo(requests);
   }
   if (drafted.empty()) return;
 
   const absl::StatusOr<Scores> scores = target.Score(requests);
   const double target_share = clock.Lap() / static_cast<double>(drafted.size());
 
-  for (size_t i = 0; i < drafted.size(); ++i) {
-    Sequence& sequence = *drafted[i];
-    EndIfFailed(sequence, scores.ok() ? Settle(sequence, *scores, i, target) : scores.status());
+  size_t first = 0;
+  for (Sequence* const drafted_sequence : drafted) {
+    Sequence& sequence = *drafted_sequence;
+    EndIfFailed(sequence, scores.ok() ? Settle(sequence, *scores, first, target) : scores.status());
+    first += sequence.caches().size();
     sequence.telemetry().target_ms += target_share;
     sequence.telemetry().verify_ms += clock.Lap();
   }

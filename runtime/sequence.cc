@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "sampling/guidance.h"
 #include "sampling/mirostat2.h"
 
 namespace paceline {
@@ -32,9 +33,16 @@ std::vector<int32_t> EndIds(const GenerationRequest& request, const Vocabulary& 
   return ids;
 }
 
-Sequence::Sequence(Parts parts, SequenceId cache)
+std::vector<std::span<const int32_t>> PromptsOf(const GenerationRequest& request) {
+  const std::span<const int32_t> prompt(request.prompt);
+  if (!GuidanceActive(request.sampling)) return {prompt};
+  const std::span<const int32_t> negative(request.negative_prompt);
+  return {prompt, negative.empty() ? prompt.last(1) : negative};
+}
+
+Sequence::Sequence(Parts parts, std::vector<SequenceId> caches)
     : parts_(std::move(parts)),
-      cache_(cache),
+      caches_(std::move(caches)),
       committed_(parts_.request->prompt),
       prompt_length_(static_cast<int32_t>(committed_.size())),
       mirostat_mu_(FirstMu(parts_.pipeline.options())),
@@ -64,7 +72,7 @@ absl::Status Sequence::Draft() {
   const bool shared_noise = parts_.rule->group == RuleGroup::kCoupled;
   absl::StatusOr<Proposal<float>> proposal = parts_.drafter->Propose(
       {committed_, prompt_length_, &counts_, parts_.key, draw_, LooksAhead(*parts_.rule),
-       mirostat_mu_, shared_noise, cache_, budget});
+       mirostat_mu_, shared_noise, caches_.front(), budget});
   if (!proposal.ok()) return AsOurFault(proposal.status());
   PACELINE_RETURN_IF_ERROR(AsOurFault(proposal->Validate(parts_.vocabulary->size)));
   proposal_ = *std::move(proposal);
@@ -72,6 +80,14 @@ absl::Status Sequence::Draft() {
   const bool short_draft = proposal_.tree.size() < parts_.request->speculation.draft_min;
   if (short_draft && proposal_.deterministic()) proposal_ = Proposal<float>();
   return absl::OkStatus();
+}
+
+void Sequence::AddTo(std::vector<ScoreRequest>& requests) const {
+  const bool first = static_cast<int32_t>(committed_.size()) == prompt_length_;
+  const auto prompts = PromptsOf(*parts_.request);
+  for (size_t i = 0; i < caches_.size(); ++i) {
+    requests.push_back({caches_[i], first ? prompts[i].back() : committed_.back(), &proposal_.tree});
+  }
 }
 
 WarpedRows Sequence::RowsOver(WarpedRows::RawRow raw) {

@@ -12,9 +12,13 @@
 #include "runtime/text_streamer.h"
 #include "runtime/warped_rows.h"
 #include "sampling/pipeline.h"
+#include "target/target.h"
 #include "verify/rules.h"
 
 namespace paceline {
+
+// The prompts whose continuations a request scores: its own and, under guidance, the negative one.
+std::vector<std::span<const int32_t>> PromptsOf(const GenerationRequest& request);
 
 // The tokens that end a request: its own stop ids and, unless ignored, the model's end tokens.
 std::vector<int32_t> EndIds(const GenerationRequest& request, const Vocabulary& vocabulary);
@@ -46,13 +50,12 @@ class Sequence {
     int32_t context_length;
   };
 
-  // `cache` holds the prompt but its last token and stays with the caller.
-  Sequence(Parts parts, SequenceId cache);
+  // `caches` hold PromptsOf(request) but their last tokens, and stay with the caller.
+  Sequence(Parts parts, std::vector<SequenceId> caches);
 
   bool live() const { return !finished_; }
-  SequenceId cache() const { return cache_; }
+  std::span<const SequenceId> caches() const { return caches_; }
   const Proposal<float>& proposal() const { return proposal_; }
-  int32_t last_token() const { return committed_.back(); }
   std::span<const int32_t> committed() const { return committed_; }
 
   // Draft: fills proposal() with at most what may still be emitted; empty without a drafter.
@@ -61,7 +64,10 @@ class Sequence {
   // Verify: the rule's decisions on proposal(), given its target rows.
   absl::StatusOr<VerifyOutcome> Judge(WarpedRows& rows);
 
-  // Warped rows over the target's logits of proposal().
+  // What a pass has to score: proposal() behind the last token in each of caches().
+  void AddTo(std::vector<ScoreRequest>& requests) const;
+
+  // Warped rows over the target's logits of proposal(): raw(i, node) is the row in the i-th cache.
   WarpedRows RowsOver(WarpedRows::RawRow raw);
 
   // Cuts an outcome at the first end token, stop string, budget or context limit, in token order.
@@ -90,7 +96,7 @@ class Sequence {
   absl::Status AddLogProbs(const Cut& cut, const VerifyOutcome& outcome, WarpedRows& rows);
 
   Parts parts_;
-  SequenceId cache_;
+  std::vector<SequenceId> caches_;
   std::vector<int32_t> committed_;  // Prompt, then output.
   int32_t prompt_length_;
   TokenCounts counts_;

@@ -1,6 +1,7 @@
 #include "runtime/warped_rows.h"
 
 #include "base/status_macros.h"
+#include "sampling/guidance.h"
 #include "sampling/mirostat2.h"
 
 namespace paceline {
@@ -11,6 +12,7 @@ absl::StatusOr<RowContext> WarpedRows::ContextOf(int32_t node, std::span<const i
   context.position += static_cast<uint32_t>(drafted.size());
   context.offset = static_cast<uint8_t>(drafted.size());
   context.node = tree_.IsChain() ? 0 : static_cast<uint16_t>(node + 1);
+  if (GuidanceActive(pipeline_.options())) context.unconditional = raw_(1, node);
   PACELINE_ASSIGN_OR_RETURN(context.mirostat_mu, MuOf(node));
   return context;
 }
@@ -30,7 +32,7 @@ absl::StatusOr<const Distribution<float>*> WarpedRows::Row(int32_t node) {
   if (made_[node + 1]) return &row;
   const std::vector<int32_t> drafted = tree_.PathTokens(node);
   PACELINE_ASSIGN_OR_RETURN(const RowContext context, ContextOf(node, drafted));
-  PACELINE_RETURN_IF_ERROR(pipeline_.Apply(raw_(node), context, row));
+  PACELINE_RETURN_IF_ERROR(pipeline_.Apply(Raw(node), context, row));
   made_[node + 1] = true;
   return &row;
 }

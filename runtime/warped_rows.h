@@ -18,7 +18,8 @@ namespace paceline {
 // round.
 class WarpedRows : public TargetRows<float> {
  public:
-  using RawRow = std::function<std::span<const float>(int32_t node)>;
+  // Row of a node in the i-th of the sequence's caches; the second is asked for under guidance alone.
+  using RawRow = std::function<std::span<const float>(size_t cache, int32_t node)>;
 
   // `committed` is the context of the root's row.
   // `memory` holds the rows and is used again by the next round's; it outlives these.
@@ -36,7 +37,7 @@ class WarpedRows : public TargetRows<float> {
   absl::StatusOr<const Distribution<float>*> Row(int32_t node) override;
 
   // The model's own logits of that row.
-  std::span<const float> Raw(int32_t node) const { return raw_(node); }
+  std::span<const float> Raw(int32_t node) const { return raw_(0, node); }
 
  private:
   absl::StatusOr<RowContext> ContextOf(int32_t node, std::span<const int32_t> drafted);

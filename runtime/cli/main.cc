@@ -143,9 +143,9 @@ absl::Status Refusal(const CLI::App& app, const CLI::ParseError& error) {
   std::string command = "paceline";
   for (const CLI::App* sub : app.get_subcommands()) command += " " + sub->get_name();
   std::string message = error.what();
-  const std::string unexpected = "The following argument";
-  if (message.starts_with(unexpected)) {
-    message = "unexpected argument" + message.substr(message.find(':'));
+  const std::vector<std::string> unexpected = app.remaining(/*recurse=*/true);
+  if (error.get_name() == "ExtrasError" && !unexpected.empty()) {
+    message = "unexpected argument: " + unexpected.front();
   }
   return absl::InvalidArgumentError(absl::StrCat(message, "; see ", command, " --help"));
 }

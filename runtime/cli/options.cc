@@ -197,6 +197,13 @@ void AddFilters(CLI::App& app, GenerateOptions& options) {
       "METHOD",
       "inverse_cdf | gumbel: noise of a draw (default gumbel with --verify coupled, else inverse_cdf)")
       ->group(kSampling);
+  add("--guidance-scale,--cfg-scale", sampling.guidance_scale, "G",
+      "leads away from what the model says without the prompt; twice the passes (default 1: off)");
+  app.add_option("--negative-prompt,--cfg-negative-prompt", options.negative_prompt,
+                 "with --guidance-scale: leads away from what it says behind this prompt")
+      ->type_name("TEXT")
+      ->allow_extra_args(false)
+      ->group(kSampling);
   add("--dynatemp-range", sampling.dynatemp_range, "D",
       "temperature T - D .. T + D by the model's uncertainty (default 0: off)");
   add("--dynatemp-exponent,--dynatemp-exp", sampling.dynatemp_exponent, "E",

@@ -24,6 +24,7 @@ struct GenerateOptions {
   bool chat = false;  // Neither: the template if it is known, raw with a notice otherwise.
   bool raw = false;
   std::string system;
+  std::string negative_prompt;  // As a prompt is wrapped; empty: none.
   int32_t parallel = 1;  // Sequences a pass, with prompts_file.
 
   int32_t max_tokens = 256;

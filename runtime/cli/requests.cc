@@ -33,10 +33,22 @@ absl::Status InPrompt(const absl::Status& status, const Prompt& prompt) {
   return absl::Status(status.code(), absl::StrCat(prompt.origin, ": ", message));
 }
 
+absl::StatusOr<std::vector<int32_t>> NegativePrompt(const Workload& work,
+                                                    const PromptEncoder& encoder) {
+  Prompt prompt;
+  prompt.origin = "--negative-prompt";
+  prompt.text = work.options.negative_prompt;
+  if (prompt.text.empty()) return std::vector<int32_t>();
+  absl::StatusOr<std::vector<int32_t>> ids = encoder.Encode(prompt);
+  if (!ids.ok()) return InPrompt(ids.status(), prompt);
+  return ids;
+}
+
 absl::Status EncodePrompts(Workload& work) {
   PACELINE_ASSIGN_OR_RETURN(const PromptEncoder encoder,
                             PromptEncoder::Create(work.options, work.session.tokenizer()));
   if (!encoder.notice().empty() && !work.options.quiet) Note(encoder.notice() + "\n");
+  PACELINE_ASSIGN_OR_RETURN(const std::vector<int32_t> negative, NegativePrompt(work, encoder));
   for (const Prompt& prompt : work.prompts) {
     if (!work.session.tokenizer().CanSpell(prompt.text)) {
       Note(absl::StrCat("note: ", prompt.origin,
@@ -45,6 +57,7 @@ absl::Status EncodePrompts(Workload& work) {
     absl::StatusOr<std::vector<int32_t>> ids = encoder.Encode(prompt);
     if (!ids.ok()) return InPrompt(ids.status(), prompt);
     work.requests.push_back(RequestOf(work.options, *std::move(ids)));
+    work.requests.back().negative_prompt = negative;
   }
   return absl::OkStatus();
 }

@@ -39,6 +39,20 @@ TEST(CliGenerateTest, SameSeedSameText) {
   EXPECT_EQ(RunCli(Generate({"-p", "hello there"})).out, first.out);
 }
 
+// The second stream changes the text and takes every draft that the first one takes.
+TEST(CliGenerateTest, GuidanceIsTheSameWithAndWithoutDrafts) {
+  const std::vector<std::string> guided = {"-p", "hello there", "--temperature", "0", "-q",
+                                           "--cfg-scale", "2", "--cfg-negative-prompt", "bye"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), guided.begin(), guided.end());
+    return RunCli(Generate(more));
+  };
+  const ProcessResult plain = with({"--draft", "none"});
+  ASSERT_EQ(plain.code, 0) << plain.error;
+  for (const char* draft : {"ngram", "early-exit"}) EXPECT_EQ(with({"--draft", draft}).out, plain.out);
+  EXPECT_NE(RunCli(Generate({"-p", "hello there", "--temperature", "0", "-q"})).out, plain.out);
+}
+
 TEST(CliGenerateTest, QuietSaysNothing) {
   EXPECT_EQ(RunCli(Generate({"-p", "a", "-q"})).error, "");
 }

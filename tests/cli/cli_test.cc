@@ -78,6 +78,9 @@ TEST(CliTest, ContradictionsAreRefused) {
   ExpectRefused(RunCli(Generate({"-p", "a", "--json", "--show-drafts"})), "--show-drafts");
   ExpectRefused(RunCli(Generate({"-p", "a", "--draft", "model"})), "--draft-model");
   ExpectRefused(RunCli({"generate", "-p", "a"}), "PACELINE_MODEL");
+  ExpectRefused(RunCli(Generate({"-p", "a", "-q", "--negative-prompt", "b"})), "--negative-prompt");
+  // Of several that are not known the first is named.
+  ExpectRefused(RunCli(Generate({"-p", "a", "--bogus", "1", "--other", "2"})), "argument: --bogus;");
 }
 
 TEST(CliTest, PassesAreTimedBesideTheMachinesLimits) {

@@ -93,7 +93,7 @@ struct Sample {
 void Generate(Target& target, SequenceId prompt, Sequence::Parts parts, Sample& sample) {
   const size_t prompt_length = parts.request->prompt.size();
   const SequenceId cache = OrThrow(target.model().cache().Fork(prompt));
-  Sequence sequence(std::move(parts), cache);
+  Sequence sequence(std::move(parts), {cache});
   Sequence* const batch[] = {&sequence};
   while (sequence.live() && sequence.committed().size() < prompt_length + kTokens)
     RunRound(batch, target);

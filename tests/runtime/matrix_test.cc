@@ -35,6 +35,7 @@ const Ask kAsks[] = {
     {"repetition", [](auto& r) { r.sampling.repetition_penalty = 1.2; }},
     {"XTC", [](auto& r) { r.sampling.xtc_probability = 0.5; }},
     {"mirostat v2", [](auto& r) { r.sampling.mirostat_tau = 3; }},
+    {"guidance", [](auto& r) { r.sampling.guidance_scale = 1.5; }},
     {"log-probabilities", [](auto& r) { r.num_logprobs = 2; }},
     {"several choices", [](auto& r) { r.num_choices = 2; }},
     {"streaming", [](auto& r) { r.stop_ids = {3}; }},

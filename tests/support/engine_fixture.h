@@ -257,22 +257,23 @@ inline Choice RunRounds(TableModel& model, const Vocabulary& vocabulary,
   SamplingOptions sampling = request.sampling;
   if (!request.ignore_eos) sampling.eos_ids = vocabulary.end_ids;
   const Rule* rule = *FindRule(sampling.temperature == 0 ? "greedy" : request.speculation.verify);
-  const SequenceId cache = *target.Start(request.prompt);
+  std::vector<SequenceId> caches;
+  for (const auto prompt : PromptsOf(request)) caches.push_back(*target.Start(prompt));
   Choice choice;
   {
     Sequence sequence({&request, &vocabulary, &observer, rule,
                        *Pipeline<float>::Create(sampling, vocabulary.size), std::move(drafter),
                        StreamKey{request.seed.value_or(0), stream}, 0, model.context_length()},
-                      cache);
+                      caches);
     Sequence* const batch[] = {&sequence};
     while (sequence.live()) {
       RunRound(batch, target);
       if (!sequence.live()) choice = sequence.TakeChoice();
       if (!choice.status.ok()) break;
-      EXPECT_EQ(model.cache().Length(cache), static_cast<int32_t>(sequence.committed().size()) - 1);
+      EXPECT_EQ(model.cache().Length(caches.front()), static_cast<int32_t>(sequence.committed().size()) - 1);
     }
   }
-  EXPECT_THAT(model.cache().Release(cache), IsOk());
+  for (const SequenceId cache : caches) EXPECT_THAT(model.cache().Release(cache), IsOk());
   EXPECT_EQ(model.cache().pages_in_use(), 0);
   return choice;
 }

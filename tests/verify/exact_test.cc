@@ -87,6 +87,11 @@ Row WarpedRow(uint64_t seed, const SamplingOptions& options, const Tokens& prefi
   context.key = {seed % 50, 0};  // Coins are those of the sequence: one for target and draft.
   context.position = kPosition + static_cast<uint32_t>(prefix.size());
   context.mirostat_mu = mu;
+  std::vector<float> unconditional;
+  for (uint32_t id = 0; id < kVocabulary; ++id) {
+    unconditional.push_back(static_cast<float>(3 * Noise(hash, 200 + id)));
+  }
+  context.unconditional = unconditional;
   auto pipeline = Pipeline<double>::Create(options, kVocabulary);
   EXPECT_THAT(pipeline, IsOk());
   auto row = pipeline->Apply(std::span<const double>(logits), context);
@@ -111,7 +116,7 @@ RowOf<double> WarpedRows(uint64_t seed, SamplingOptions options) {
 }
 
 std::vector<SamplingOptions> Settings() {
-  std::vector<SamplingOptions> settings(9);
+  std::vector<SamplingOptions> settings(10);
   settings[0].repetition_penalty = 1.7;
   settings[0].frequency_penalty = 0.8;
   settings[0].presence_penalty = -0.4;
@@ -139,6 +144,9 @@ std::vector<SamplingOptions> Settings() {
   settings[7].temperature = 1.2;
   settings[8].mirostat_tau = 1.2;
   settings[8].mirostat_eta = 0.4;
+  settings[9].guidance_scale = 1.8;
+  settings[9].top_p = 0.9;
+  settings[9].presence_penalty = 0.6;
   return settings;
 }
 
