@@ -141,10 +141,13 @@ std::string Tidy(const std::string& help) {
 // One line for people: CLI11 says what is wrong, and here where to read on.
 absl::Status Refusal(const CLI::App& app, const CLI::ParseError& error) {
   std::string command = "paceline";
-  for (const CLI::App* sub : app.get_subcommands()) command += " " + sub->get_name();
   std::string message = error.what();
-  const std::vector<std::string> unexpected = app.remaining(/*recurse=*/true);
-  if (error.get_name() == "ExtrasError" && !unexpected.empty()) {
+  std::vector<std::string> unexpected = app.remaining();
+  for (const CLI::App* sub : app.get_subcommands()) {
+    command += " " + sub->get_name();
+    if (unexpected.empty()) unexpected = sub->remaining();
+  }
+  if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError) && !unexpected.empty()) {
     message = "unexpected argument: " + unexpected.front();
   }
   return absl::InvalidArgumentError(absl::StrCat(message, "; see ", command, " --help"));
