@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/philox.h"
+#include "tests/support/allocations.h"
 #include "tests/support/status_matchers.h"
 
 namespace paceline {
@@ -175,6 +176,32 @@ TEST_F(TensorApiTest, ResultsKeepTheirMemory) {
   ASSERT_THAT(Run(Padded(), batch_.target), IsOk());
   EXPECT_EQ(result_.tokens.const_data_ptr(), tokens);
   EXPECT_EQ(result_.path.const_data_ptr(), path);
+}
+
+TEST_F(TensorApiTest, AllocatesNothingOnceItHasItsMemory) {
+  const int threads = at::get_num_threads();
+  at::set_num_threads(1);
+  sampling_[0].top_p = 0.9;
+  at::Tensor target;
+  const DraftTensors padded = Padded();
+  const DraftTensors ragged = Ragged(target);
+  at::Tensor probs, tokens;
+  VerifyResult of_ragged;
+  bool ok = true;
+  const KeyTensors keys = Keys();
+  const VerifySettings settings = Settings();
+  const at::Tensor rows = batch_.target.select(1, 0).contiguous();
+  const at::Tensor no_index;
+  const auto run_all = [&] {
+    ok &= Verify(padded, {batch_.target}, keys, settings, workspace_, result_).ok();
+    ok &= Verify(ragged, {target}, keys, settings, workspace_, of_ragged).ok();
+    ok &= WarpProbs(batch_.target, sampling_, workspace_, probs).ok();
+    ok &= Sample({rows}, keys, no_index, sampling_, workspace_, tokens).ok();
+  };
+  for (int i = 0; i < 3; ++i) run_all();
+  EXPECT_EQ(testing::CountAllocations(run_all), 0);
+  EXPECT_TRUE(ok);
+  at::set_num_threads(threads);
 }
 
 TEST_F(TensorApiTest, EmptyBatchesAndEmptyDraftsWork) {

@@ -55,7 +55,7 @@ TYPED_TEST(PipelineTest, OffValuesAreTheIdentityBitForBit) {
   written_out.min_p = 0;
   written_out.min_keep = 3;
   const History history({0}, {0, 0}, {0});
-  for (int32_t vocab_size : {1, 3, 111, 49152}) {
+  for (int32_t vocab_size : {1, 3, 111, 49152, 128256}) {
     const auto logits = RandomLogits<TypeParam>(vocab_size, 31);
     Candidates<TypeParam> untouched;
     ASSERT_THAT(untouched.Assign(std::span<const TypeParam>(logits), vocab_size), IsOk());
