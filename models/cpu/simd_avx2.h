@@ -16,7 +16,7 @@ struct Avx2 {
   using Sums = __m256i;  // [8 rows][2] int16
 
   static constexpr int kRowsTogether = 4;
-  static constexpr int kSumsTogether = 4;
+  static constexpr int kSumsTogether = 8;
   static constexpr int kHeadsTogether = 6;
   // Two products of a group go to one int16: 2 x 15 x 127 x 8, 2 x 31 x 127 x 4, 2 x 63 x 127 x 2.
   static constexpr int kGroupsInSum[5] = {8, 4, 2, 1, 1};
