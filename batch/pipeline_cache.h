@@ -21,8 +21,7 @@ class PipelineCache {
     for (auto& [made_from, pipeline] : pipelines_) {
       if (pipeline.vocab_size() == vocab_size && made_from == options) return &pipeline;
     }
-    PACELINE_ASSIGN_OR_RETURN(Pipeline<Real> pipeline,
-                              Pipeline<Real>::Create(options, vocab_size));
+    PACELINE_ASSIGN_OR_RETURN(Pipeline<Real> pipeline, Pipeline<Real>::Create(options, vocab_size));
     if (pipelines_.size() == kMost) pipelines_.pop_front();
     pipelines_.emplace_back(options, std::move(pipeline));
     return &pipelines_.back().second;

@@ -14,8 +14,8 @@ namespace {
 
 // `status` of entry `entry` of the array `array`.
 absl::Status InArray(std::string_view array, int64_t entry, const absl::Status& status) {
-  return absl::Status(status.code(), absl::StrCat(std::string(array), "[", entry,
-                                                  "]: ", status.message()));
+  return absl::Status(status.code(),
+                      absl::StrCat(std::string(array), "[", entry, "]: ", status.message()));
 }
 
 absl::Status SizeError(std::string_view array, std::string_view expected, int64_t got) {
@@ -96,8 +96,8 @@ absl::Status RequestVerifier<Real>::AssignSparse(std::span<const Real> probs, co
     const int64_t id = ids[static_cast<int64_t>(i)];
     if (id == -1) continue;
     if (id < 0 || id >= vocab_size) {
-      return absl::InvalidArgumentError(absl::StrCat("draft_ids[", i, "]: expected -1 or an id in [0, ",
-                                                     vocab_size, "), got ", id));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "draft_ids[", i, "]: expected -1 or an id in [0, ", vocab_size, "), got ", id));
     }
     sorted_.push_back({static_cast<int32_t>(id), probs[i]});
   }
@@ -127,8 +127,8 @@ absl::Status RequestVerifier<Real>::AddDraftRow(const VerifyRequest<Real>& reque
   const absl::Status status =
       request.draft_ids.empty()
           ? row.AssignProbs(probs)
-          : AssignSparse(probs, request.draft_ids.Part(entry * request.draft.width,
-                                                       request.draft.width),
+          : AssignSparse(probs,
+                         request.draft_ids.Part(entry * request.draft.width, request.draft.width),
                          vocab_size, row);
   proposal_.draft_rows.push_back(ProposalDist<Real>::Sampled(std::move(row)));
   return status.ok() ? status : InArray("draft", entry, status);
@@ -155,7 +155,8 @@ namespace {
 // Sizes that the arrays of a request must have to be read at all.
 template <typename Real>
 absl::Status CheckSizes(const VerifyRequest<Real>& request) {
-  const int64_t num_rows = request.drafted.tokens.size() + (request.drafted.first_child.empty() ? 1 : 0);
+  const int64_t num_rows =
+      request.drafted.tokens.size() + (request.drafted.first_child.empty() ? 1 : 0);
   if (request.target.num_rows != num_rows) {
     return SizeError("target", absl::StrCat(num_rows, " rows, one more than drafted tokens"),
                      request.target.num_rows);
@@ -176,7 +177,8 @@ absl::Status CheckSizes(const VerifyRequest<Real>& request) {
   }
   if (num_ids != 0 && num_ids != request.draft.num_rows * request.draft.width) {
     return SizeError("draft_ids",
-                     absl::StrCat(request.draft.num_rows * request.draft.width, ", as draft"), num_ids);
+                     absl::StrCat(request.draft.num_rows * request.draft.width, ", as draft"),
+                     num_ids);
   }
   return absl::OkStatus();
 }
@@ -197,8 +199,8 @@ absl::StatusOr<const VerifyOutcome*> RequestVerifier<Real>::Verify(
   ArrayRows rows(*this, request, pipeline, LooksAhead(rule));
   StreamRandomness randomness(request.key.stream, DrawMethodOf(rule, *request.sampling));
   memory_.GiveOutcome(std::move(outcome_));
-  const RuleInput<Real> input{proposal_, rows,    randomness,       request.key.position,
-                              options,   /*figures=*/false, &memory_};
+  const RuleInput<Real> input{proposal_,         rows,    randomness, request.key.position, options,
+                              /*figures=*/false, &memory_};
   PACELINE_ASSIGN_OR_RETURN(outcome_, VerifyBy(rule, input));
   return &outcome_;
 }
@@ -207,7 +209,7 @@ template <typename Real>
 absl::StatusOr<const Distribution<Real>*> RequestVerifier<Real>::Warp(
     std::span<const Real> logits, const SamplingOptions& sampling, const RequestKey& key) {
   PACELINE_RETURN_IF_ERROR(CheckContextFree(sampling));
-  PACELINE_ASSIGN_OR_RETURN(Pipeline<Real>* pipeline,
+  PACELINE_ASSIGN_OR_RETURN(Pipeline<Real> * pipeline,
                             pipelines_.Find(sampling, static_cast<int32_t>(logits.size())));
   if (target_rows_.empty()) target_rows_.resize(1);
   RowContext context;

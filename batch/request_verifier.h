@@ -26,19 +26,21 @@ struct RequestKey {
 template <typename Real>
 struct VerifyRequest {
   DraftedTokens drafted;
-  RowSpan<Real> target;  // [n + 1, V]: row 0 judges the children of the root, row i those of entry i.
-  bool logits = true;    // What `target` holds: logits, warped as `sampling` says, or probabilities.
-  // Rows that tokens were drawn from, row i the children of entry i; trees have one for each of n + 1
-  // entries, read where there are children, chains one a token. Dense [., V], or probabilities [., S]
-  // of `draft_ids` [., S], of which -1 is no token. None: every token was picked (q is one-hot).
+  // [n + 1, V]: row 0 judges the children of the root, row i those of entry i.
+  RowSpan<Real> target;
+  bool logits = true;  // What `target` holds: logits, warped as `sampling` says, or probabilities.
+  // Rows that tokens were drawn from, row i the children of entry i; trees have one for each of n +
+  // 1 entries, read where there are children, chains one a token. Dense [., V], or probabilities
+  // [., S] of `draft_ids` [., S], of which -1 is no token. None: every token was picked (q is
+  // one-hot).
   RowSpan<Real> draft;
   IdSpan draft_ids;
   RequestKey key;
   const SamplingOptions* sampling = nullptr;  // Of rows of logits, and of draws; not null.
 };
 
-// kUnimplemented naming the first option that is on and needs what arrays of logits do not tell: the
-// tokens before a row, a second row, or what happened in earlier rounds.
+// kUnimplemented naming the first option that is on and needs what arrays of logits do not tell:
+// the tokens before a row, a second row, or what happened in earlier rounds.
 absl::Status CheckContextFree(const SamplingOptions& options);
 
 // Verifies one request after another in memory that they share: after the first few, nothing is

@@ -28,8 +28,8 @@ std::string Describe(const at::Tensor& tensor) {
 
 absl::Status TensorError(std::string_view name, std::string_view expected,
                          const at::Tensor& tensor) {
-  return absl::InvalidArgumentError(absl::StrCat(std::string(name), ": expected ",
-                                                 std::string(expected), ", got ", Describe(tensor)));
+  return absl::InvalidArgumentError(absl::StrCat(
+      std::string(name), ": expected ", std::string(expected), ", got ", Describe(tensor)));
 }
 
 // --- Tensors as arrays ---
@@ -38,8 +38,8 @@ absl::Status TensorError(std::string_view name, std::string_view expected,
 absl::StatusOr<at::Tensor> OnCpu(std::string_view name, const at::Tensor& tensor) {
   if (!tensor.defined()) return TensorError(name, "a tensor", tensor);
   if (!tensor.device().is_cpu()) {
-    return absl::UnimplementedError(absl::StrCat(std::string(name), ": expected a tensor on the CPU, got one on ",
-                                                 tensor.device().str()));
+    return absl::UnimplementedError(absl::StrCat(
+        std::string(name), ": expected a tensor on the CPU, got one on ", tensor.device().str()));
   }
   if (tensor.layout() != at::kStrided || tensor.is_quantized()) {
     return TensorError(name, "a dense tensor", tensor);
@@ -87,9 +87,10 @@ absl::StatusOr<Rows<Real>> RowsOf(std::string_view name, const at::Tensor& tenso
   const at::ScalarType type = array.scalar_type();
   const bool known = type == at::kFloat || type == at::kDouble || (logits && IsHalf(type));
   if (!known || array.dim() == 0) {
-    return TensorError(name, logits ? "rows of float16, bfloat16, float32 or float64"
-                                    : "rows of float32 or float64",
-                       tensor);
+    return TensorError(
+        name,
+        logits ? "rows of float16, bfloat16, float32 or float64" : "rows of float32 or float64",
+        tensor);
   }
   if (type != kTypeOf<Real>) array = array.to(kTypeOf<Real>);
   const int64_t width = array.size(-1);
@@ -128,12 +129,11 @@ class Keys {
   static absl::StatusOr<Keys> Of(const KeyTensors& tensors, int64_t num_requests) {
     Keys keys;
     PACELINE_ASSIGN_OR_RETURN(keys.seeds_, PerRequestOf("seeds", tensors.seeds, num_requests, 0));
-    PACELINE_ASSIGN_OR_RETURN(keys.positions_, PerRequestOf("positions", tensors.positions,
-                                                            num_requests, kMostPosition));
+    PACELINE_ASSIGN_OR_RETURN(
+        keys.positions_, PerRequestOf("positions", tensors.positions, num_requests, kMostPosition));
     if (!tensors.streams.defined()) return keys;
-    PACELINE_ASSIGN_OR_RETURN(keys.streams_,
-                              PerRequestOf("streams", tensors.streams, num_requests,
-                                           std::numeric_limits<uint32_t>::max()));
+    PACELINE_ASSIGN_OR_RETURN(keys.streams_, PerRequestOf("streams", tensors.streams, num_requests,
+                                                          std::numeric_limits<uint32_t>::max()));
     return keys;
   }
 
@@ -153,8 +153,9 @@ absl::Status CheckSampling(std::span<const SamplingOptions> sampling, int64_t nu
   if (sampling.size() == 1 || static_cast<int64_t>(sampling.size()) == num_requests) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrCat("sampling: expected one setting, or ", num_requests,
-                                                 ", one a request, got ", sampling.size()));
+  return absl::InvalidArgumentError(absl::StrCat("sampling: expected one setting, or ",
+                                                 num_requests, ", one a request, got ",
+                                                 sampling.size()));
 }
 
 const SamplingOptions& SamplingOf(std::span<const SamplingOptions> sampling, int64_t request) {
@@ -171,7 +172,7 @@ struct Layout {
   Ids first_child;
   Ids next_sibling;
   int64_t num_requests = 0;
-  int64_t width = 0;       // Tokens a request has at most, the root of a linked tree included.
+  int64_t width = 0;  // Tokens a request has at most, the root of a linked tree included.
   bool linked = false;
   bool tree = false;
 
@@ -196,6 +197,9 @@ struct Layout {
     return tree ? NumTargets(request) : NumTokens(request);
   }
 
+  int64_t NumTargetsOfAll() const { return FirstTarget(num_requests); }
+  int64_t NumDraftsOfAll() const { return FirstDraft(num_requests); }
+
   DraftedTokens TokensOf(int64_t request) const {
     const int64_t first = FirstToken(request);
     const int64_t count = NumTokens(request);
@@ -210,9 +214,9 @@ absl::Status CheckCounts(const IdSpan& counts, int64_t num_tokens, int64_t max_d
   int64_t before = 0;
   for (int64_t i = 0; i < counts.size(); ++i) {
     if (counts[i] < before || counts[i] - before > max_draft) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("cu_num_draft[", i, "]: expected a number in [", before, ", ",
-                       before + max_draft, "], got ", counts[i]));
+      return absl::InvalidArgumentError(absl::StrCat("cu_num_draft[", i,
+                                                     "]: expected a number in [", before, ", ",
+                                                     before + max_draft, "], got ", counts[i]));
     }
     before = counts[i];
   }
@@ -313,6 +317,20 @@ absl::Status ForEachRequest(int64_t count, Workspace& workspace, Work work) {
   return FirstError(statuses);
 }
 
+// Rows [B, ., width] as the padded layouts have them, or [num_rows, width] as ragged chains do;
+// with `root` a row more than tokens for each request.
+absl::Status CheckRows(std::string_view name, const at::Tensor& rows, const Layout& layout,
+                       int64_t num_rows, bool root) {
+  const at::IntArrayRef sizes = rows.sizes();
+  const bool fits = layout.ragged() ? sizes.size() == 2 && sizes[0] == num_rows
+                                    : sizes.size() == 3 && sizes[0] == layout.num_requests &&
+                                          sizes[0] * sizes[1] == num_rows;
+  if (fits) return absl::OkStatus();
+  const std::string shape = layout.ragged() ? (root ? "[N + B, .]" : "[N, .]")
+                                            : (root ? "[B, 1 + drafted tokens, .]" : "[B, K, .]");
+  return TensorError(name, absl::StrCat(shape, " of ", num_rows, " rows"), rows);
+}
+
 // Whether the arithmetic of rows of this type is that of double.
 bool IsDouble(const at::Tensor& rows) {
   return rows.defined() && rows.scalar_type() == at::kDouble;
@@ -333,13 +351,8 @@ absl::StatusOr<DraftArrays<Real>> DraftArraysOf(const DraftTensors& draft, const
     return arrays;
   }
   PACELINE_ASSIGN_OR_RETURN(arrays.rows, RowsOf<Real>("draft", draft.probs, false));
-  const int64_t last = layout.num_requests - 1;
-  const int64_t expected = last < 0 ? 0 : layout.FirstDraft(last) + layout.NumDrafts(last);
-  const int64_t dim = layout.ragged() ? 2 : 3;
-  if (draft.probs.dim() != dim || arrays.rows.span.num_rows != expected ||
-      (!layout.ragged() && draft.probs.size(0) != layout.num_requests)) {
-    return TensorError("draft", absl::StrCat(layout.ragged() ? "[N, .]" : layout.tree ? "[B, 1 + drafted tokens, .]" : "[B, K, .]", " of ", expected, " rows"), draft.probs);
-  }
+  PACELINE_RETURN_IF_ERROR(
+      CheckRows("draft", draft.probs, layout, layout.NumDraftsOfAll(), layout.tree));
   if (draft.ids.defined()) {
     PACELINE_ASSIGN_OR_RETURN(arrays.ids, IdsOf("draft_ids", draft.ids, draft.probs.sizes()));
   }
@@ -350,15 +363,10 @@ template <typename Real>
 absl::Status VerifyAll(const DraftTensors& draft, const TargetTensor& target, const Layout& layout,
                        const Keys& keys, const VerifySettings& settings, Workspace& workspace,
                        VerifyResult& result) {
-  PACELINE_ASSIGN_OR_RETURN(const Rows<Real> rows, RowsOf<Real>("target", target.rows, target.logits));
-  const int64_t last = layout.num_requests - 1;
-  const int64_t expected = last < 0 ? 0 : layout.FirstTarget(last) + layout.NumTargets(last);
-  if (target.rows.dim() != (layout.ragged() ? 2 : 3) || rows.span.num_rows != expected ||
-      (!layout.ragged() && target.rows.size(0) != layout.num_requests)) {
-    return TensorError("target", absl::StrCat(layout.ragged() ? "[N + B, V]" : "[B, 1 + drafted tokens, V]",
-                                              " of ", expected, " rows"),
-                       target.rows);
-  }
+  PACELINE_ASSIGN_OR_RETURN(const Rows<Real> rows,
+                            RowsOf<Real>("target", target.rows, target.logits));
+  PACELINE_RETURN_IF_ERROR(
+      CheckRows("target", target.rows, layout, layout.NumTargetsOfAll(), /*root=*/true));
   PACELINE_ASSIGN_OR_RETURN(const DraftArrays<Real> drafts, DraftArraysOf<Real>(draft, layout));
   const bool narrow = layout.tokens.tensor.scalar_type() == at::kInt;
   return ForEachRequest<Real>(
@@ -371,8 +379,9 @@ absl::Status VerifyAll(const DraftTensors& draft, const TargetTensor& target, co
             rows.span.Part(layout.FirstTarget(i), layout.NumTargets(i)),
             target.logits,
             probs.empty() ? probs : probs.Part(first, count),
-            drafts.ids.span.empty() ? IdSpan()
-                                    : drafts.ids.span.Part(first * probs.width, count * probs.width),
+            drafts.ids.span.empty()
+                ? IdSpan()
+                : drafts.ids.span.Part(first * probs.width, count * probs.width),
             keys[i],
             &SamplingOf(settings.sampling, i)};
         const auto outcome = verifier.Verify(request, *settings.rule, settings.options);
@@ -408,11 +417,13 @@ absl::Status SampleAll(const TargetTensor& target, const Keys& keys,
                        const std::optional<PerRequest>& draft_index,
                        std::span<const SamplingOptions> sampling, Workspace& workspace,
                        at::Tensor& tokens) {
-  PACELINE_ASSIGN_OR_RETURN(const Rows<Real> rows, RowsOf<Real>("rows", target.rows, target.logits));
+  PACELINE_ASSIGN_OR_RETURN(const Rows<Real> rows,
+                            RowsOf<Real>("rows", target.rows, target.logits));
   Become({rows.span.num_rows}, at::kLong, tokens);
   int64_t* const to = tokens.mutable_data_ptr<int64_t>();
   return ForEachRequest<Real>(
-      rows.span.num_rows, workspace, [&](RequestVerifier<Real>& verifier, int64_t i) -> absl::Status {
+      rows.span.num_rows, workspace,
+      [&](RequestVerifier<Real>& verifier, int64_t i) -> absl::Status {
         const SamplingOptions& options = SamplingOf(sampling, i);
         to[i] = -1;
         RequestKey key = keys[i];

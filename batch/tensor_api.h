@@ -4,8 +4,8 @@
 // counts and node numbers are int32 or int64, logits float32, float64, float16 or bfloat16,
 // probabilities float32 or float64. The arithmetic is that of float64 for float64 and float32
 // otherwise. Tensors that are not contiguous and logits of 16 bits are copied first. Requests of a
-// batch do not know of each other: each is a function of its own rows, key and settings, and runs on
-// one of torch's threads (at::set_num_threads).
+// batch do not know of each other: each is a function of its own rows, key and settings, and runs
+// on one of torch's threads (at::set_num_threads).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,10 +23,12 @@ namespace paceline {
 // Drafted tokens of B requests. Those that a layout does not name are undefined.
 //
 //   padded chains   tokens [B, K], -1 behind the end of a shorter draft
-//   ragged chains   tokens [N], cu_num_draft [B]: how many tokens the requests up to and with this one
+//   ragged chains   tokens [N], cu_num_draft [B]: how many tokens the requests up to and with this
+//   one
 //                   have; none has more than max_draft
-//   trees           tokens [B, K], -1 behind the last node; parents [B, K], earlier nodes or -1, the root
-//   linked trees    tokens, first_child, next_sibling [B, K + 1], entry 0 the root, -1 for none
+//   trees           tokens [B, K], -1 behind the last node; parents [B, K], earlier nodes or -1,
+//   the root linked trees    tokens, first_child, next_sibling [B, K + 1], entry 0 the root, -1 for
+//   none
 struct DraftTensors {
   at::Tensor tokens;
   at::Tensor cu_num_draft;
@@ -61,10 +63,10 @@ struct VerifySettings {
   std::span<const SamplingOptions> sampling;  // One for all, or one a request.
 };
 
-// What comes out, of the type of the drafted tokens; in the memory it has if that fits. A request that
-// failed has -1 everywhere.
+// What comes out, of the type of the drafted tokens; in the memory it has if that fits. A request
+// that failed has -1 everywhere.
 struct VerifyResult {
-  at::Tensor tokens;        // [B, K + 1] (ragged: max_draft + 1): accepted, then the last one, then -1
+  at::Tensor tokens;  // [B, K + 1] (ragged: max_draft + 1): accepted, then the last one, then -1
   at::Tensor num_accepted;  // [B]
   at::Tensor path;          // [B, K]: nodes that were accepted, as the layout counts them, then -1
 };
@@ -73,7 +75,7 @@ struct VerifyResult {
 class Workspace {
  public:
   template <typename Real>
-  std::vector<RequestVerifier<Real>>& Verifiers();  // One for each of torch's threads.
+  std::vector<RequestVerifier<Real>>& Verifiers();    // One for each of torch's threads.
   std::vector<absl::Status>& Statuses(size_t count);  // All OK.
 
  private:
@@ -82,20 +84,22 @@ class Workspace {
   std::vector<absl::Status> statuses_;
 };
 
-// Verifies every request of a batch. After the first calls of one shape nothing is allocated but what
-// copies need. Errors: kInvalidArgument naming the tensor, what is expected and what came; for what is
-// wrong with the entries of one request, its error behind `request b: `, after all the others are done.
+// Verifies every request of a batch. After the first calls of one shape nothing is allocated but
+// what copies need. Errors: kInvalidArgument naming the tensor, what is expected and what came; for
+// what is wrong with the entries of one request, its error behind `request b: `, after all the
+// others are done.
 absl::Status Verify(const DraftTensors& draft, const TargetTensor& target, const KeyTensors& keys,
                     const VerifySettings& settings, Workspace& workspace, VerifyResult& result);
 
 // The distributions of rows of logits [B, V] or [B, R, V], of which the b-th is warped by the b-th
-// setting, or by the only one. `probs` is of their shape, float64 for float64 and float32 otherwise.
+// setting, or by the only one. `probs` is of their shape, float64 for float64 and float32
+// otherwise.
 absl::Status WarpProbs(const at::Tensor& logits, std::span<const SamplingOptions> sampling,
                        Workspace& workspace, at::Tensor& probs);
 
-// Draws a token from each row [B, V]: the token of its position, or where `draft_index` [B] is defined
-// the draft_index-th of a draft that begins at `position`, with the number that a drafter uses there.
-// `tokens` [B], int64.
+// Draws a token from each row [B, V]: the token of its position, or where `draft_index` [B] is
+// defined the draft_index-th of a draft that begins at `position`, with the number that a drafter
+// uses there. `tokens` [B], int64.
 absl::Status Sample(const TargetTensor& rows, const KeyTensors& keys, const at::Tensor& draft_index,
                     std::span<const SamplingOptions> sampling, Workspace& workspace,
                     at::Tensor& tokens);

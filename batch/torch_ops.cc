@@ -77,7 +77,8 @@ std::vector<SamplingOptions> SamplingOf(const OptionalTensor& temperature,
   const Setting ks("top_k", top_k, num_requests);
   const Setting ps("top_p", top_p, num_requests);
   const Setting min_ps("min_p", min_p, num_requests);
-  const bool one = temperatures.count() == 1 && ks.count() == 1 && ps.count() == 1 && min_ps.count() == 1;
+  const bool one =
+      temperatures.count() == 1 && ks.count() == 1 && ps.count() == 1 && min_ps.count() == 1;
   std::vector<SamplingOptions> sampling(one ? 1 : num_requests);
   for (size_t i = 0; i < sampling.size(); ++i) {
     const double k = ks.At(i, 0);
@@ -103,8 +104,9 @@ void CheckUnwarped(bool logits, const OptionalTensor& temperature, const Optiona
 
 // --- Kernels ---
 
-VerifyResult RunVerify(const DraftTensors& draft, const TargetTensor& target, const KeyTensors& keys,
-                       const std::vector<SamplingOptions>& sampling, std::string_view rule) {
+VerifyResult RunVerify(const DraftTensors& draft, const TargetTensor& target,
+                       const KeyTensors& keys, const std::vector<SamplingOptions>& sampling,
+                       std::string_view rule) {
   VerifySettings settings;
   settings.rule = ValueOrThrow(FindRule(rule));
   settings.sampling = sampling;
@@ -114,9 +116,10 @@ VerifyResult RunVerify(const DraftTensors& draft, const TargetTensor& target, co
 }
 
 int64_t MostDrafted(const OptionalTensor& cu_num_draft, std::optional<int64_t> max_draft) {
-  TORCH_CHECK_VALUE(cu_num_draft.has_value() == max_draft.has_value(),
-                    "max_draft: expected with cu_num_draft, and only with it: the most tokens that a "
-                    "request may have drafted");
+  TORCH_CHECK_VALUE(
+      cu_num_draft.has_value() == max_draft.has_value(),
+      "max_draft: expected with cu_num_draft, and only with it: the most tokens that a "
+      "request may have drafted");
   TORCH_CHECK_VALUE(max_draft.value_or(0) >= 0, "max_draft: expected 0 or more, got ", *max_draft);
   return max_draft.value_or(0);
 }
@@ -150,8 +153,8 @@ std::tuple<at::Tensor, at::Tensor> VerifyChainMeta(
     const OptionalTensor&, const OptionalTensor&, const OptionalTensor&, bool, std::string_view,
     std::optional<std::string_view>) {
   const int64_t dim = cu_num_draft ? 1 : 2;
-  TORCH_CHECK_VALUE(draft_tokens.dim() == dim, "draft_tokens: expected ", dim,
-                    " dimensions, got ", draft_tokens.dim());
+  TORCH_CHECK_VALUE(draft_tokens.dim() == dim, "draft_tokens: expected ", dim, " dimensions, got ",
+                    draft_tokens.dim());
   const c10::SymInt most = MostDrafted(cu_num_draft, max_draft);
   const c10::SymInt num_requests = (cu_num_draft ? *cu_num_draft : draft_tokens).sym_size(0);
   const c10::SymInt width = (cu_num_draft ? most : draft_tokens.sym_size(1)) + 1;
@@ -261,10 +264,10 @@ void Define(torch::Library& library, const std::string& schema, Kernel... kernel
 }
 
 TORCH_LIBRARY(paceline, library) {
-  const std::string chain = absl::StrCat(
-      "(Tensor draft_tokens, Tensor target, Tensor? draft=None, *, ", kKeys,
-      ", Tensor? draft_ids=None, Tensor? cu_num_draft=None, int? max_draft=None, ", kSettings,
-      ", bool logits=True");
+  const std::string chain =
+      absl::StrCat("(Tensor draft_tokens, Tensor target, Tensor? draft=None, *, ", kKeys,
+                   ", Tensor? draft_ids=None, Tensor? cu_num_draft=None, int? max_draft=None, ",
+                   kSettings, ", bool logits=True");
   Define(library, absl::StrCat("verify_chain", chain,
                                ", str rule='standard', str? draw=None) -> (Tensor, Tensor)"));
   Define(library, absl::StrCat("verify_block", chain, ", str? draw=None) -> (Tensor, Tensor)"),

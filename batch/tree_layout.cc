@@ -81,9 +81,11 @@ absl::Status AddChildren(const DraftedTokens& drafted, int32_t vocab_size, int32
 absl::Status AddLinked(const DraftedTokens& drafted, int32_t vocab_size, NumberedTree& numbered) {
   const int64_t size = drafted.tokens.size();
   if (size == 0 || drafted.first_child.size() != size || drafted.next_sibling.size() != size) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "first_child, next_sibling: expected ", size, " entries each, one a token and at least that "
-        "of the root, got ", drafted.first_child.size(), " and ", drafted.next_sibling.size()));
+    return absl::InvalidArgumentError(absl::StrCat("first_child, next_sibling: expected ", size,
+                                                   " entries each, one a token and at least that "
+                                                   "of the root, got ",
+                                                   drafted.first_child.size(), " and ",
+                                                   drafted.next_sibling.size()));
   }
   numbered.reached.assign(size, false);
   for (int32_t node = -1; node < numbered.tree.size(); ++node) {

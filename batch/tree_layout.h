@@ -12,7 +12,7 @@ namespace paceline {
 
 // Drafted tokens of one request in one of three forms. Tokens of -1 at the end are padding.
 struct DraftedTokens {
-  IdSpan tokens;   // Chain and parents: [n], the drafted ones. Linked: [n + 1], entry 0 is the root.
+  IdSpan tokens;  // Chain and parents: [n], the drafted ones. Linked: [n + 1], entry 0 is the root.
   IdSpan parents;  // Parents: [n], each before its children; -1 is the root.
   // Linked: [n + 1], entries of this list, -1 where there is none. Children come in the order in
   // which they were drafted; entries that the root does not lead to are no part of the tree.
@@ -33,9 +33,9 @@ struct NumberedTree {
 };
 
 // Makes `numbered` of `drafted`, in the memory it has. A linked tree is numbered in breadth-first
-// order. kInvalidArgument naming the array and the entry: a token outside [0, vocab_size), a drafted
-// token behind padding, siblings that are equal, a parent that does not come first, a link outside
-// the list, a list that comes back to an entry.
+// order. kInvalidArgument naming the array and the entry: a token outside [0, vocab_size), a
+// drafted token behind padding, siblings that are equal, a parent that does not come first, a link
+// outside the list, a list that comes back to an entry.
 absl::Status MakeTree(const DraftedTokens& drafted, int32_t vocab_size, NumberedTree& numbered);
 
 }  // namespace paceline

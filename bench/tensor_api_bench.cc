@@ -38,7 +38,8 @@ void PlainTopK(benchmark::State& state) {
   const at::Tensor logits = PeakedLogits(state.range(0));
   const at::Tensor kept = (at::arange(state.range(0)) < 40).unsqueeze(0);
   for (auto _ : state) {
-    benchmark::DoNotOptimize(DrawSorted(logits, [&](const at::Tensor& probs) { return probs * kept; }));
+    benchmark::DoNotOptimize(
+        DrawSorted(logits, [&](const at::Tensor& probs) { return probs * kept; }));
   }
   CountRow(state);
 }

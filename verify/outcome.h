@@ -43,7 +43,8 @@ struct VerifyOutcome {
   std::vector<int32_t> path;      // Accepted nodes, TokenTree indices, root side first.
   int32_t next_token = -1;        // The recovered or bonus token.
   std::vector<TokenTrace> trace;  // In order of position.
-  std::vector<JudgedRow> judged;  // Of the rows that judged drafted tokens: the root's, then the path's.
+  std::vector<JudgedRow>
+      judged;  // Of the rows that judged drafted tokens: the root's, then the path's.
 
   // Becomes empty, in the memory it has.
   void Clear() {

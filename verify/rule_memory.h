@@ -9,8 +9,8 @@
 
 namespace paceline {
 
-// What rules work in and what they return, to be used again. Not thread-safe; outlives what it lends
-// to.
+// What rules work in and what they return, to be used again. Not thread-safe; outlives what it
+// lends to.
 class RuleMemory {
  public:
   // A vector with the capacity that an earlier one had.
@@ -34,7 +34,8 @@ class RuleMemory {
   VerifyOutcome outcome_;
 };
 
-// A row of weights for as long as this lives, in memory lent by `memory`, or its own if that is null.
+// A row of weights for as long as this lives, in memory lent by `memory`, or its own if that is
+// null.
 class LentRow {
  public:
   explicit LentRow(RuleMemory* memory) : memory_(memory) {}

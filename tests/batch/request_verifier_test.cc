@@ -147,10 +147,10 @@ VerifyOutcome Direct(const Drafted<Real>& drafted, const SamplingOptions& sampli
   }
   for (int32_t node = -1; node < proposal.tree.size(); ++node) {
     if (!proposal.tree.HasChildren(node)) continue;
-    proposal.draft_rows.push_back(
-        sampled ? ProposalDist<Real>::Sampled(
-                      *Distribution<Real>::FromProbs(row_of(drafted.probs, node + 1)))
-                : ProposalDist<Real>::Deterministic());
+    proposal.draft_rows.push_back(sampled
+                                      ? ProposalDist<Real>::Sampled(*Distribution<Real>::FromProbs(
+                                            row_of(drafted.probs, node + 1)))
+                                      : ProposalDist<Real>::Deterministic());
   }
   GivenRows<Real> given(std::move(rows));
   StreamRandomness randomness({seed, 3}, DrawMethodOf(rule, sampling));
@@ -197,8 +197,8 @@ TYPED_TEST(RequestVerifierTest, DecidesAsTheRuleDoesInEveryLayout) {
       std::vector<DraftedTokens> layouts = {drafted.Parents(), drafted.Linked()};
       if (!tree) layouts.push_back(drafted.Chain());
       for (const DraftedTokens& layout : layouts) {
-        const auto outcome = verifier.Verify(
-            RequestOf(drafted, layout, sampling, seed, sampled), rule, {});
+        const auto outcome =
+            verifier.Verify(RequestOf(drafted, layout, sampling, seed, sampled), rule, {});
         ASSERT_THAT(outcome, IsOk());
         EXPECT_EQ((*outcome)->path, expected.path);
         EXPECT_EQ((*outcome)->next_token, expected.next_token);
@@ -353,9 +353,7 @@ TYPED_TEST(RequestVerifierTest, AllocatesNothingOnceItHasItsMemory) {
         const Drafted<TypeParam>& drafted = drafts[i];
         for (const SamplingOptions& sampling : settings) {
           for (const DraftedTokens& layout : {drafted.Parents(), drafted.Linked()}) {
-            ok &= verifier
-                      .Verify(RequestOf(drafted, layout, sampling, i, sampled), rule, {})
-                      .ok();
+            ok &= verifier.Verify(RequestOf(drafted, layout, sampling, i, sampled), rule, {}).ok();
           }
         }
       }
@@ -365,7 +363,8 @@ TYPED_TEST(RequestVerifierTest, AllocatesNothingOnceItHasItsMemory) {
     for (int round = 0; round < 3; ++round) ASSERT_TRUE(run_all());
     RequestVerifier<TypeParam> first;
     const auto fresh = RequestOf(drafts[0], drafts[0].Parents(), settings[0], 0, sampled);
-    EXPECT_GT(testing::CountAllocations([&] { EXPECT_THAT(first.Verify(fresh, rule, {}), IsOk()); }), 0);
+    EXPECT_GT(
+        testing::CountAllocations([&] { EXPECT_THAT(first.Verify(fresh, rule, {}), IsOk()); }), 0);
     bool ok = false;
     EXPECT_EQ(testing::CountAllocations([&] { ok = run_all(); }), 0);
     EXPECT_TRUE(ok);
@@ -442,7 +441,8 @@ TEST_F(RefusalTest, LinksThatLeadNowhereOrBack) {
 TEST_F(RefusalTest, Rows) {
   auto request = Chain();
   request.target = request.target.Part(0, 4);
-  EXPECT_THAT(Run(request), Refuses("target: expected 5 rows, one more than drafted tokens, got 4"));
+  EXPECT_THAT(Run(request),
+              Refuses("target: expected 5 rows, one more than drafted tokens, got 4"));
   request = Chain();
   request.draft = request.draft.Part(0, 3);
   EXPECT_THAT(Run(request), Refuses("draft: expected 4 rows, got 3"));
@@ -493,7 +493,8 @@ TEST_F(RefusalTest, SettingsThatNeedMoreThanRows) {
   EXPECT_THAT(refused([](auto& o) { o.repetition_penalty = 2; }), unbuilt("repetition_penalty"));
   EXPECT_THAT(refused([](auto& o) { o.frequency_penalty = 2; }), unbuilt("frequency_penalty"));
   EXPECT_THAT(refused([](auto& o) { o.presence_penalty = 2; }), unbuilt("presence_penalty"));
-  EXPECT_THAT(refused([](auto& o) { o.no_repeat_ngram_size = 2; }), unbuilt("no_repeat_ngram_size"));
+  EXPECT_THAT(refused([](auto& o) { o.no_repeat_ngram_size = 2; }),
+              unbuilt("no_repeat_ngram_size"));
   EXPECT_THAT(refused([](auto& o) { o.dry_multiplier = 2; }), unbuilt("dry_multiplier"));
   EXPECT_THAT(refused([](auto& o) { o.mirostat_tau = 2; }), unbuilt("mirostat_tau"));
   EXPECT_THAT(refused([](auto& o) { o.top_p = 2; }), Refuses("top_p"));

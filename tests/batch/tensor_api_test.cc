@@ -210,8 +210,8 @@ TEST_F(TensorApiTest, EmptyBatchesAndEmptyDraftsWork) {
   VerifyResult result;
   VerifySettings settings = Settings();
   EXPECT_THAT(Verify(none, {at::empty({0, kDraft + 1, kVocab})},
-                     {at::empty({0}, at::kLong), {}, at::empty({0}, at::kLong)}, settings, workspace_,
-                     result),
+                     {at::empty({0}, at::kLong), {}, at::empty({0}, at::kLong)}, settings,
+                     workspace_, result),
               IsOk());
   EXPECT_EQ(result.tokens.sizes(), at::IntArrayRef({0, kDraft + 1}));
   none.tokens = at::empty({kRequests, 0}, at::kLong);
@@ -239,14 +239,18 @@ TEST_F(TensorApiTest, WrongTensorsAreNamed) {
   DraftTensors draft = Padded();
   EXPECT_THAT(Run({}, batch_.target), Refuses("draft_tokens: expected a tensor, got none"));
   draft.tokens = batch_.tokens.to(at::kDouble);
-  EXPECT_THAT(Run(draft, batch_.target), Refuses("draft_tokens: expected int32 or int64, got Double [6, 3]"));
+  EXPECT_THAT(Run(draft, batch_.target),
+              Refuses("draft_tokens: expected int32 or int64, got Double [6, 3]"));
   draft.tokens = batch_.tokens[0];
   EXPECT_THAT(Run(draft, batch_.target), Refuses("draft_tokens: expected [B, K], got Long [3]"));
   draft = Padded();
-  EXPECT_THAT(Run(draft, batch_.target.slice(1, 0, kDraft)), Refuses("target: expected [B, 1 + drafted tokens, V] of 24 rows"));
+  EXPECT_THAT(Run(draft, batch_.target.slice(1, 0, kDraft)),
+              Refuses("target: expected [B, 1 + drafted tokens, .] of 24 rows"));
   EXPECT_THAT(Run(draft, batch_.target.to(at::kInt)), Refuses("target: expected rows of"));
-  EXPECT_THAT(Run(draft, batch_.target.slice(2, 0, 39).contiguous()), Refuses("draft: expected rows of 39"));
-  EXPECT_THAT(Run(draft, batch_.target.softmax(-1).to(at::kHalf), false), Refuses("target: expected rows of float32 or float64"));
+  EXPECT_THAT(Run(draft, batch_.target.slice(2, 0, 39).contiguous()),
+              Refuses("draft: expected rows of 39"));
+  EXPECT_THAT(Run(draft, batch_.target.softmax(-1).to(at::kHalf), false),
+              Refuses("target: expected rows of float32 or float64"));
   EXPECT_THAT(Run(draft, batch_.target, false), Refuses("request 0: target[0]: probs"));
   draft.probs = batch_.probs.slice(1, 0, 2);
   EXPECT_THAT(Run(draft, batch_.target), Refuses("draft: expected [B, K, .] of 18 rows"));
@@ -258,8 +262,11 @@ TEST_F(TensorApiTest, WrongTensorsAreNamed) {
   draft.first_child = batch_.tokens;
   EXPECT_THAT(Run(draft, batch_.target), Refuses("expected at most one of them"));
   draft = Padded();
-  draft.tokens = at::empty({kRequests, kDraft}, at::TensorOptions().dtype(at::kLong).device(at::kMeta));
-  EXPECT_THAT(Run(draft, batch_.target), StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("draft_tokens: expected a tensor on the CPU, got one on meta")));
+  draft.tokens =
+      at::empty({kRequests, kDraft}, at::TensorOptions().dtype(at::kLong).device(at::kMeta));
+  EXPECT_THAT(Run(draft, batch_.target),
+              StatusIs(absl::StatusCode::kUnimplemented,
+                       HasSubstr("draft_tokens: expected a tensor on the CPU, got one on meta")));
   sampling_.resize(2);
   EXPECT_THAT(Run(Padded(), batch_.target), Refuses("sampling: expected one setting, or 6"));
 }

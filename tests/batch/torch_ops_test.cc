@@ -51,14 +51,18 @@ class TorchOpsTest : public ::testing::Test {
   TorchOpsTest() {
     at::manual_seed(9);
     target_ = at::randn({kRequests, kDraft + 1, kVocab}, at::kDouble) * 2;
-    probs_ = at::softmax(target_.slice(1, 0, kDraft) + at::randn({kRequests, kDraft, kVocab}, at::kDouble), -1);
+    probs_ = at::softmax(
+        target_.slice(1, 0, kDraft) + at::randn({kRequests, kDraft, kVocab}, at::kDouble), -1);
     tokens_ = probs_.reshape({-1, kVocab}).multinomial(1).reshape({kRequests, kDraft});
     seeds_ = at::arange(kRequests, at::kLong);
     positions_ = at::full({1}, 40, at::kLong);
   }
   Arguments Chain() {
-    return {{"draft_tokens", tokens_}, {"target", target_}, {"draft", probs_},
-            {"seeds", seeds_}, {"positions", positions_}};
+    return {{"draft_tokens", tokens_},
+            {"target", target_},
+            {"draft", probs_},
+            {"seeds", seeds_},
+            {"positions", positions_}};
   }
   VerifyResult Api(const char* rule, const SamplingOptions& sampling) {
     DraftTensors draft;
@@ -120,8 +124,11 @@ TEST_F(TorchOpsTest, BothFormsOfATreeAreOne) {
   const at::Tensor tokens = at::tensor({3, 5, 1, 2}, at::kLong).repeat({kRequests, 1});
   const at::Tensor parents = at::tensor({-1, -1, 0, 0}, at::kLong).repeat({kRequests, 1});
   const at::Tensor target = at::randn({kRequests, 5, 8}, at::kDouble);
-  Arguments arguments{{"draft_tokens", tokens}, {"target", target}, {"parents", parents},
-                      {"seeds", seeds_}, {"positions", positions_}};
+  Arguments arguments{{"draft_tokens", tokens},
+                      {"target", target},
+                      {"parents", parents},
+                      {"seeds", seeds_},
+                      {"positions", positions_}};
   const auto by_parents = Call("verify_tree", arguments);
   arguments.erase("parents");
   arguments["draft_tokens"] = at::cat({at::full({kRequests, 1}, 7, at::kLong), tokens}, 1);
@@ -130,7 +137,8 @@ TEST_F(TorchOpsTest, BothFormsOfATreeAreOne) {
   const auto linked = Call("verify_tree", arguments);
   EXPECT_TRUE(at::equal(by_parents[0], linked[0]));
   EXPECT_TRUE(at::equal(by_parents[1], linked[1]));
-  EXPECT_TRUE(at::equal(at::where(by_parents[2] >= 0, by_parents[2] + 1, by_parents[2]), linked[2]));
+  EXPECT_TRUE(
+      at::equal(at::where(by_parents[2] >= 0, by_parents[2] + 1, by_parents[2]), linked[2]));
   EXPECT_EQ(by_parents[1].max().item<int64_t>(), 2);
 }
 
@@ -191,10 +199,13 @@ TEST_F(TorchOpsTest, ErrorsNameTheArgument) {
   arguments["logits"] = false;
   arguments["target"] = target_.softmax(-1);
   arguments["temperature"] = Number(0.5);
-  EXPECT_THAT(ErrorOf([&] { Call("verify_chain", arguments); }), HasSubstr("expected none with logits=False"));
+  EXPECT_THAT(ErrorOf([&] { Call("verify_chain", arguments); }),
+              HasSubstr("expected none with logits=False"));
   EXPECT_THAT(ErrorOf([&] {
-                Call("verify_tree", {{"draft_tokens", tokens_}, {"target", target_},
-                                     {"seeds", seeds_}, {"positions", positions_}});
+                Call("verify_tree", {{"draft_tokens", tokens_},
+                                     {"target", target_},
+                                     {"seeds", seeds_},
+                                     {"positions", positions_}});
               }),
               HasSubstr("expected parents, or first_child and next_sibling"));
 }

@@ -65,7 +65,8 @@ TEST(EngineGuidanceTest, GreedyTextIsThatOfTheCombinedRowsWhateverIsDrafted) {
     for (int i = 0; i < 20; ++i) {
       // Without a negative prompt the unconditional stream begins with the prompt's last token.
       const auto row = GuidedRow(rows, prompt, negative.empty() ? Tokens{2} : negative, expected);
-      expected.push_back(static_cast<int32_t>(std::max_element(row.begin(), row.end()) - row.begin()));
+      expected.push_back(
+          static_cast<int32_t>(std::max_element(row.begin(), row.end()) - row.begin()));
     }
     const Choice choice = ExpectSameForEveryDraft(engine, Guided(Greedy(prompt, 20), negative));
     EXPECT_THAT(choice.tokens, ElementsAreArray(expected));
@@ -116,8 +117,10 @@ TEST(EngineGuidanceTest, StandardFollowsTheLawOfTheCombinedRows) {
 // The longer of the two prompts decides where the context ends.
 TEST(EngineGuidanceTest, TheContextEndsWhereTheFirstStreamIsFull) {
   TestEngine engine({.target = HashedRows(kVocab, 12, 3.0), .context_length = 16});
-  EXPECT_THAT(ExpectSameForEveryDraft(engine, Guided(Greedy({1}, 40), Tokens(9, 2))).tokens, SizeIs(7));
-  EXPECT_THAT(ExpectSameForEveryDraft(engine, Guided(Greedy(Tokens(9, 2), 40), {1})).tokens, SizeIs(7));
+  EXPECT_THAT(ExpectSameForEveryDraft(engine, Guided(Greedy({1}, 40), Tokens(9, 2))).tokens,
+              SizeIs(7));
+  EXPECT_THAT(ExpectSameForEveryDraft(engine, Guided(Greedy(Tokens(9, 2), 40), {1})).tokens,
+              SizeIs(7));
 }
 
 TEST(EngineGuidanceTest, ChoicesAndNeighboursDoNotDisturbIt) {

@@ -154,7 +154,8 @@ TEST(LargeStagesTest, EveryStageGivesADistributionOnEveryRow) {
         }
         // Float32 against float64: where both keep the same tokens, each within 1e-6.
         const auto kept = [](const std::vector<double>& probs) {
-          return std::count_if(probs.begin(), probs.end(), [](double prob) { return prob > 1e-30; });
+          return std::count_if(probs.begin(), probs.end(),
+                               [](double prob) { return prob > 1e-30; });
         };
         if (kept(wide) != kept(narrow)) {
           // A token at the very edge of a filter; never more than a few of those of equal logit.

@@ -129,7 +129,8 @@ SamplingOptions With(double temperature, int32_t top_k, double min_p) {
 
 TEST(LargeRowsTest, StandardComparesAndLeavesWhatItsLawSays) {
   const Rule& standard = **FindRule("standard");
-  const SamplingOptions settings[] = {With(1, 0, 0), With(0.7, 0, 0), With(1, 40, 0), With(1, 0, 0.02)};
+  const SamplingOptions settings[] = {With(1, 0, 0), With(0.7, 0, 0), With(1, 40, 0),
+                                      With(1, 0, 0.02)};
   double largest = 0;
   for (const int32_t size : kSizes) {
     for (const Kind kind : {Kind::kPeaked, Kind::kMasked, Kind::kTied, Kind::kOneLeft}) {
@@ -179,7 +180,8 @@ TEST(LargeRowsTest, EveryRuleEmitsTokensThatTheTargetKnows) {
     for (const Kind kind : {Kind::kPeaked, Kind::kMasked, Kind::kTied, Kind::kOneLeft}) {
       const SamplingOptions options;
       std::vector<Distribution<float>> rows;
-      for (uint64_t i = 0; i < 4; ++i) rows.push_back(Warp<float>(Logits(kind, size, 10 + i), options));
+      for (uint64_t i = 0; i < 4; ++i)
+        rows.push_back(Warp<float>(Logits(kind, size, 10 + i), options));
       const Distribution<float> draft = Warp<float>(Logits(kind, size, 20), options);
       for (const Rule& rule : Rules()) {
         for (uint64_t seed = 0; seed < 4; ++seed) {
