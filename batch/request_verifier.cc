@@ -101,7 +101,9 @@ absl::Status RequestVerifier<Real>::AssignSparse(std::span<const Real> probs, co
     }
     sorted_.push_back({static_cast<int32_t>(id), probs[i]});
   }
-  std::sort(sorted_.begin(), sorted_.end());
+  // By id alone: a probability may be NaN, which has no order.
+  std::sort(sorted_.begin(), sorted_.end(),
+            [](const auto& a, const auto& b) { return a.first < b.first; });
   ids_.clear();
   probs_.clear();
   for (const auto& [id, prob] : sorted_) {

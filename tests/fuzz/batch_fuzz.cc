@@ -83,9 +83,18 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     target.insert(target.end(), row.begin(), row.end());
   }
   request.target = {target.data(), num_rows, kVocab};
+  // Draft rows: even ones, or sparse ones that may be anything.
+  const int64_t num_draft = form == 0 ? count : num_rows;
   std::vector<double> draft(num_rows * kVocab, 1.0 / kVocab);
-  if (flags % 4 >= 2) {
-    request.draft = {draft.data(), form == 0 ? count : num_rows, kVocab};
+  Ids ids;
+  if (flags % 4 >= 2) request.draft = {draft.data(), num_draft, kVocab};
+  if (flags % 8 >= 6) {
+    ids = input.Some(num_draft * kVocab);
+    for (double& prob : draft) {
+      const uint8_t byte = input.Byte();
+      prob = byte == 0 ? std::numeric_limits<double>::quiet_NaN() : byte / 255.0;
+    }
+    request.draft_ids = SpanOf(ids);
   }
 
   static paceline::RequestVerifier<double> verifier;
