@@ -294,19 +294,20 @@ void Write(const VerifyOutcome* outcome, const NumberedTree& tree, int64_t reque
   tokens[outcome->path.size()] = outcome->next_token;
 }
 
-// The first error of those that requests had.
-absl::Status FirstError(std::span<const absl::Status> statuses) {
+// The first error of those that requests, or rows, had.
+absl::Status FirstError(std::string_view what, std::span<const absl::Status> statuses) {
   for (size_t i = 0; i < statuses.size(); ++i) {
     if (statuses[i].ok()) continue;
     return absl::Status(statuses[i].code(),
-                        absl::StrCat("request ", i, ": ", statuses[i].message()));
+                        absl::StrCat(std::string(what), " ", i, ": ", statuses[i].message()));
   }
   return absl::OkStatus();
 }
 
-// Calls work(verifier, i) for each of `count` requests, on torch's threads.
+// Calls work(verifier, i) for each of `count` requests or rows, as `what` names one, on torch's
+// threads.
 template <typename Real, typename Work>
-absl::Status ForEachRequest(int64_t count, Workspace& workspace, Work work) {
+absl::Status ForEach(std::string_view what, int64_t count, Workspace& workspace, Work work) {
   std::vector<RequestVerifier<Real>>& verifiers = workspace.Verifiers<Real>();
   std::vector<absl::Status>& statuses = workspace.Statuses(count);
   at::parallel_for(0, count, 1, [&](int64_t begin, int64_t end) {
@@ -314,7 +315,7 @@ absl::Status ForEachRequest(int64_t count, Workspace& workspace, Work work) {
       statuses[i] = work(verifiers[at::get_thread_num()], i);
     }
   });
-  return FirstError(statuses);
+  return FirstError(what, statuses);
 }
 
 // Rows [B, ., width] as the padded layouts have them, or [num_rows, width] as ragged chains do;
@@ -369,8 +370,8 @@ absl::Status VerifyAll(const DraftTensors& draft, const TargetTensor& target, co
       CheckRows("target", target.rows, layout, layout.NumTargetsOfAll(), /*root=*/true));
   PACELINE_ASSIGN_OR_RETURN(const DraftArrays<Real> drafts, DraftArraysOf<Real>(draft, layout));
   const bool narrow = layout.tokens.tensor.scalar_type() == at::kInt;
-  return ForEachRequest<Real>(
-      layout.num_requests, workspace, [&](RequestVerifier<Real>& verifier, int64_t i) {
+  return ForEach<Real>(
+      "request", layout.num_requests, workspace, [&](RequestVerifier<Real>& verifier, int64_t i) {
         const RowSpan<Real>& probs = drafts.rows.span;
         const int64_t first = layout.FirstDraft(i);
         const int64_t count = layout.NumDrafts(i);
@@ -402,8 +403,8 @@ absl::Status WarpAll(const at::Tensor& logits, std::span<const SamplingOptions> 
   Become(logits.sizes(), kTypeOf<Real>, probs);
   const int64_t rows_each = logits.dim() == 3 ? logits.size(1) : 1;
   Real* const to = probs.mutable_data_ptr<Real>();
-  return ForEachRequest<Real>(
-      rows.span.num_rows, workspace, [&](RequestVerifier<Real>& verifier, int64_t i) {
+  return ForEach<Real>(
+      "row", rows.span.num_rows, workspace, [&](RequestVerifier<Real>& verifier, int64_t i) {
         std::span<Real> dense(to + i * rows.span.width, static_cast<size_t>(rows.span.width));
         const auto row = verifier.Warp(rows.span[i], SamplingOf(sampling, i / rows_each), {});
         if (!row.ok()) return row.status();
@@ -421,8 +422,8 @@ absl::Status SampleAll(const TargetTensor& target, const Keys& keys,
                             RowsOf<Real>("rows", target.rows, target.logits));
   Become({rows.span.num_rows}, at::kLong, tokens);
   int64_t* const to = tokens.mutable_data_ptr<int64_t>();
-  return ForEachRequest<Real>(
-      rows.span.num_rows, workspace,
+  return ForEach<Real>(
+      "request", rows.span.num_rows, workspace,
       [&](RequestVerifier<Real>& verifier, int64_t i) -> absl::Status {
         const SamplingOptions& options = SamplingOf(sampling, i);
         to[i] = -1;
@@ -464,6 +465,7 @@ std::vector<absl::Status>& Workspace::Statuses(size_t count) {
 
 absl::Status Verify(const DraftTensors& draft, const TargetTensor& target, const KeyTensors& keys,
                     const VerifySettings& settings, Workspace& workspace, VerifyResult& result) {
+  if (settings.rule == nullptr) return absl::InvalidArgumentError("rule: expected one, got none");
   PACELINE_RETURN_IF_ERROR(settings.options.Validate());
   PACELINE_ASSIGN_OR_RETURN(const Layout layout, LayoutOf(draft));
   PACELINE_RETURN_IF_ERROR(CheckSampling(settings.sampling, layout.num_requests));

@@ -92,8 +92,8 @@ absl::Status Verify(const DraftTensors& draft, const TargetTensor& target, const
                     const VerifySettings& settings, Workspace& workspace, VerifyResult& result);
 
 // The distributions of rows of logits [B, V] or [B, R, V], of which the b-th is warped by the b-th
-// setting, or by the only one. `probs` is of their shape, float64 for float64 and float32
-// otherwise.
+// setting, or by the only one. Errors count rows over all requests. `probs` is of their shape,
+// float64 for float64 and float32 otherwise.
 absl::Status WarpProbs(const at::Tensor& logits, std::span<const SamplingOptions> sampling,
                        Workspace& workspace, at::Tensor& probs);
 

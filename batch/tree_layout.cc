@@ -9,6 +9,7 @@ namespace paceline {
 namespace {
 
 constexpr int64_t kMostNodes = 4096;
+constexpr int32_t kMostDepth = 255;  // Noise has an address of 8 bits for a place in the draft.
 
 absl::Status EntryError(std::string_view array, int64_t entry, std::string_view expected,
                         int64_t got) {
@@ -107,6 +108,10 @@ absl::Status MakeTree(const DraftedTokens& drafted, int32_t vocab_size, Numbered
   numbered.linked = !drafted.first_child.empty();
   PACELINE_RETURN_IF_ERROR(numbered.linked ? AddLinked(drafted, vocab_size, numbered)
                                            : AddListed(drafted, vocab_size, numbered));
+  if (const int32_t depth = numbered.tree.MaxDepth(); depth > kMostDepth) {
+    return absl::InvalidArgumentError(absl::StrCat("draft_tokens: expected at most ", kMostDepth,
+                                                   " behind one another, got ", depth));
+  }
   return absl::OkStatus();
 }
 

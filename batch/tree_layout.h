@@ -35,7 +35,7 @@ struct NumberedTree {
 // Makes `numbered` of `drafted`, in the memory it has. A linked tree is numbered in breadth-first
 // order. kInvalidArgument naming the array and the entry: a token outside [0, vocab_size), a
 // drafted token behind padding, siblings that are equal, a parent that does not come first, a link
-// outside the list, a list that comes back to an entry.
+// outside the list, a list that comes back to an entry; more than 4096 tokens, or 255 in a row.
 absl::Status MakeTree(const DraftedTokens& drafted, int32_t vocab_size, NumberedTree& numbered);
 
 }  // namespace paceline

@@ -83,10 +83,13 @@ absl::Status Sequence::Draft() {
 }
 
 void Sequence::AddTo(std::vector<ScoreRequest>& requests) const {
-  const bool first = static_cast<int32_t>(committed_.size()) == prompt_length_;
-  const auto prompts = PromptsOf(*parts_.request);
-  for (size_t i = 0; i < caches_.size(); ++i) {
-    requests.push_back({caches_[i], first ? prompts[i].back() : committed_.back(), &proposal_.tree});
+  for (const SequenceId cache : caches_) {
+    requests.push_back({cache, committed_.back(), &proposal_.tree});
+  }
+  // Before the first output the second stream ends with a token of its own prompt.
+  const bool guided = caches_.size() > 1;
+  if (guided && static_cast<int32_t>(committed_.size()) == prompt_length_) {
+    requests.back().last_token = PromptsOf(*parts_.request).back().back();
   }
 }
 

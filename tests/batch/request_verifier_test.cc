@@ -419,6 +419,20 @@ TEST_F(RefusalTest, Parents) {
   EXPECT_THAT(with_parents({-1, -1, 0, 0, 1, 2, 2}), Refuses("expected siblings to differ"));
 }
 
+// The address of a coin has room for 255 places: a later one would share the number of another
+// round.
+TEST_F(RefusalTest, DraftsTooLongToHaveTheirOwnNoise) {
+  const auto with_length = [&](int64_t length) {
+    chain_.tokens.assign(length, 3);
+    chain_.target = Logits<double>(length + 1, 4);
+    return Run(RequestOf(chain_, chain_.Chain(), sampling_, 1, false));
+  };
+  EXPECT_THAT(with_length(255), IsOk());
+  EXPECT_THAT(with_length(256),
+              Refuses("draft_tokens: expected at most 255 behind one another, got 256"));
+  EXPECT_THAT(with_length(5000), Refuses("draft_tokens: expected at most 4096"));
+}
+
 TEST_F(RefusalTest, LinksThatLeadNowhereOrBack) {
   const Drafted<double> sound = drafted_;
   drafted_.next_sibling[2] = 1;

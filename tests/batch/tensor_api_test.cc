@@ -271,6 +271,11 @@ TEST_F(TensorApiTest, WrongTensorsAreNamed) {
   EXPECT_THAT(Run(Padded(), batch_.target), Refuses("sampling: expected one setting, or 6"));
 }
 
+TEST_F(TensorApiTest, ARuleIsNeeded) {
+  EXPECT_THAT(Verify(Padded(), {batch_.target}, Keys(), {}, workspace_, result_),
+              Refuses("rule: expected one, got none"));
+}
+
 TEST_F(TensorApiTest, KeysAreChecked) {
   batch_.positions[3] = -1;
   EXPECT_THAT(Run(Padded(), batch_.target), Refuses("positions[3]: expected a number in [0, "));
@@ -311,6 +316,10 @@ TEST_F(TensorApiTest, WarpsRowsAsThePipelineDoes) {
   ASSERT_THAT(WarpProbs(batch_.target.to(at::kFloat), sampling_, workspace_, probs), IsOk());
   EXPECT_EQ(probs.scalar_type(), at::kFloat);
   EXPECT_LT((probs - expected).abs().max().item<double>(), 1e-6);
+  // Rows are counted over all requests.
+  at::Tensor bad = batch_.target.clone();
+  bad[1][2][3] = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_THAT(WarpProbs(bad, sampling_, workspace_, probs), Refuses("row 6: "));
   sampling_[0].xtc_probability = 0.5;
   EXPECT_THAT(WarpProbs(batch_.target, sampling_, workspace_, probs),
               StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("xtc_probability")));
