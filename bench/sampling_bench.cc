@@ -9,20 +9,11 @@
 #include <vector>
 
 #include "base/philox.h"
+#include "bench/rows.h"
 #include "sampling/pipeline.h"
 
 namespace paceline {
 namespace {
-
-// Peaked as a language model's rows are: a few tokens hold most of the mass.
-std::vector<float> PeakedLogits(int32_t vocab_size) {
-  std::vector<float> logits;
-  for (int32_t id = 0; id < vocab_size; ++id) {
-    const double u = TokenUniform({1, 0}, {}, static_cast<uint32_t>(id));
-    logits.push_back(static_cast<float>(-2.5 * std::log(-std::log(u))));
-  }
-  return logits;
-}
 
 // Softmax, full sort, running sum, draw; all vectors made anew. Keeps the mass `top_p`.
 int32_t NaiveTopP(const std::vector<float>& logits, double top_p, double u) {
@@ -43,13 +34,8 @@ int32_t NaiveTopP(const std::vector<float>& logits, double top_p, double u) {
   return order[std::upper_bound(sums.begin(), sums.end() - 1, u * sum) - sums.begin()];
 }
 
-void CountRow(benchmark::State& state) {
-  state.SetBytesProcessed(state.iterations() * state.range(0) *
-                          static_cast<int64_t>(sizeof(float)));
-}
-
 void Naive(benchmark::State& state) {
-  const auto logits = PeakedLogits(static_cast<int32_t>(state.range(0)));
+  const auto logits = PeakedLogits(static_cast<int32_t>(state.range(0)), 1);
   uint32_t position = 0;
   for (auto _ : state) {
     benchmark::DoNotOptimize(NaiveTopP(logits, 0.9, Uniform({2, 0}, {position++})));
@@ -59,7 +45,7 @@ void Naive(benchmark::State& state) {
 
 void Sample(benchmark::State& state, const SamplingOptions& options) {
   const auto vocab_size = static_cast<int32_t>(state.range(0));
-  const auto logits = PeakedLogits(vocab_size);
+  const auto logits = PeakedLogits(vocab_size, 1);
   auto pipeline = Pipeline<float>::Create(options, vocab_size);
   if (!pipeline.ok()) return state.SkipWithError(pipeline.status().ToString().c_str());
   uint32_t position = 0;

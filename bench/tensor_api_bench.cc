@@ -8,19 +8,14 @@
 #include <vector>
 
 #include "batch/tensor_api.h"
+#include "bench/rows.h"
 
 namespace paceline {
 namespace {
 
-// Peaked as a language model's rows are: a few tokens hold most of the mass.
-at::Tensor PeakedLogits(int64_t vocab_size) {
-  at::manual_seed(1);
-  return -2.5 * (-at::rand({1, vocab_size}).log()).log();
-}
-
-void CountRow(benchmark::State& state) {
-  state.SetBytesProcessed(state.iterations() * state.range(0) *
-                          static_cast<int64_t>(sizeof(float)));
+// A row [1, V] of the kind that the other benchmarks work on.
+at::Tensor PeakedRow(int64_t vocab_size) {
+  return at::tensor(PeakedLogits(static_cast<int32_t>(vocab_size), 1)).unsqueeze(0);
 }
 
 // A draw from the tokens of which keep(probabilities in descending order) is true, a prefix.
@@ -35,7 +30,7 @@ at::Tensor DrawSorted(const at::Tensor& logits, Keep keep) {
 
 void PlainTopK(benchmark::State& state) {
   at::set_num_threads(1);
-  const at::Tensor logits = PeakedLogits(state.range(0));
+  const at::Tensor logits = PeakedRow(state.range(0));
   const at::Tensor kept = (at::arange(state.range(0)) < 40).unsqueeze(0);
   for (auto _ : state) {
     benchmark::DoNotOptimize(
@@ -46,7 +41,7 @@ void PlainTopK(benchmark::State& state) {
 
 void PlainTopP(benchmark::State& state) {
   at::set_num_threads(1);
-  const at::Tensor logits = PeakedLogits(state.range(0));
+  const at::Tensor logits = PeakedRow(state.range(0));
   for (auto _ : state) {
     benchmark::DoNotOptimize(DrawSorted(logits, [](const at::Tensor& probs) {
       return probs.masked_fill(probs.cumsum(-1) - probs > 0.9, 0);
@@ -57,7 +52,7 @@ void PlainTopP(benchmark::State& state) {
 
 void SampleRow(benchmark::State& state, const SamplingOptions& options) {
   at::set_num_threads(1);
-  const at::Tensor logits = PeakedLogits(state.range(0));
+  const at::Tensor logits = PeakedRow(state.range(0));
   const at::Tensor seeds = at::full({1}, 7, at::kLong);
   at::Tensor positions = at::zeros({1}, at::kLong);
   const std::vector<SamplingOptions> sampling{options};

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/philox.h"
+#include "bench/rows.h"
 #include "sampling/draw.h"
 #include "sampling/pipeline.h"
 #include "verify/rules.h"
@@ -24,15 +25,6 @@ constexpr int kIterations = 2 * kRounds;
 constexpr double kNoise = 1.0;  // How far the draft's logits are from the target's.
 
 using Rows = std::vector<std::vector<float>>;
-
-std::vector<float> PeakedLogits(int32_t vocab_size, uint64_t seed) {
-  std::vector<float> logits;
-  for (int32_t id = 0; id < vocab_size; ++id) {
-    const double u = TokenUniform({seed, 0}, {}, static_cast<uint32_t>(id));
-    logits.push_back(static_cast<float>(-2.5 * std::log(-std::log(u))));
-  }
-  return logits;
-}
 
 // Made outside the loops: logits of both models, and what the drafter hands over.
 struct Inputs {

@@ -1,4 +1,6 @@
 // Every stage on rows of every size and kind: what holds whatever the row is.
+#include "tests/support/large_rows.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "base/philox.h"
 #include "sampling/pipeline.h"
 #include "tests/sampling/pipeline_fixture.h"
 #include "tests/support/status_matchers.h"
@@ -17,25 +18,11 @@ namespace {
 
 using testing::History;
 using testing::IsOk;
-
-constexpr int32_t kSizes[] = {1, 3, 111, 49152, 128256};
-constexpr float kMasked = -std::numeric_limits<float>::infinity();
-
-enum class Kind { kPeaked, kFlat, kMasked, kTied, kOneLeft };
-constexpr Kind kKinds[] = {Kind::kPeaked, Kind::kFlat, Kind::kMasked, Kind::kTied, Kind::kOneLeft};
-
-std::vector<float> Logits(Kind kind, int32_t size) {
-  std::vector<float> logits;
-  for (int32_t id = 0; id < size; ++id) {
-    const double u = TokenUniform({42, 0}, {}, static_cast<uint32_t>(id));
-    logits.push_back(static_cast<float>(-2.5 * std::log(-std::log(u))));
-    if (kind == Kind::kFlat) logits.back() = 1.5f;
-    if (kind == Kind::kTied) logits.back() = std::round(logits.back());
-    const bool kept = id == size / 2 || (kind != Kind::kOneLeft && u > 0.4);
-    if ((kind == Kind::kMasked || kind == Kind::kOneLeft) && !kept) logits.back() = kMasked;
-  }
-  return logits;
-}
+using testing::kMasked;
+using testing::kRowKinds;
+using testing::kRowSizes;
+using testing::LargeRow;
+using testing::RowKind;
 
 struct Setting {
   const char* stage;
@@ -135,9 +122,9 @@ void ExpectPrefix(const std::vector<float>& logits, const std::vector<double>& p
 }
 
 TEST(LargeStagesTest, EveryStageGivesADistributionOnEveryRow) {
-  for (const int32_t size : kSizes) {
-    for (const Kind kind : kKinds) {
-      const std::vector<float> logits = Logits(kind, size);
+  for (const int32_t size : kRowSizes) {
+    for (const RowKind kind : kRowKinds) {
+      const std::vector<float> logits = LargeRow(kind, size, 42);
       const std::vector<double> plain = Warp<double>(logits, {});
       for (const Setting& setting : Settings()) {
         // The only token that the setting allows may be masked by the row itself.
@@ -169,9 +156,9 @@ TEST(LargeStagesTest, EveryStageGivesADistributionOnEveryRow) {
 }
 
 TEST(LargeStagesTest, TemperatureZeroIsTheFirstOfTheLargestWhateverIsFiltered) {
-  for (const int32_t size : kSizes) {
-    for (const Kind kind : kKinds) {
-      const std::vector<float> logits = Logits(kind, size);
+  for (const int32_t size : kRowSizes) {
+    for (const RowKind kind : kRowKinds) {
+      const std::vector<float> logits = LargeRow(kind, size, 42);
       const auto best = std::max_element(logits.begin(), logits.end()) - logits.begin();
       SamplingOptions options;
       options.temperature = 0;

@@ -1,4 +1,6 @@
 // Rules on rows of real sizes: what they compare and what they draw from, entry by entry.
+#include "tests/support/large_rows.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,23 +20,11 @@ namespace paceline {
 namespace {
 
 using testing::IsOk;
-
-constexpr int32_t kSizes[] = {1, 3, 111, 49152, 128256};
-constexpr float kMasked = -std::numeric_limits<float>::infinity();
-
-enum class Kind { kPeaked, kMasked, kTied, kOneLeft };
-
-std::vector<float> Logits(Kind kind, int32_t size, uint64_t seed) {
-  std::vector<float> logits;
-  for (int32_t id = 0; id < size; ++id) {
-    const double u = TokenUniform({seed, 0}, {}, static_cast<uint32_t>(id));
-    logits.push_back(static_cast<float>(-2.5 * std::log(-std::log(u))));
-    if (kind == Kind::kTied) logits.back() = std::round(logits.back());
-    const bool kept = id == size / 2 || (kind != Kind::kOneLeft && u > 0.4);
-    if ((kind == Kind::kMasked || kind == Kind::kOneLeft) && !kept) logits.back() = kMasked;
-  }
-  return logits;
-}
+using testing::kMasked;
+using testing::kRowKinds;
+using testing::kRowSizes;
+using testing::LargeRow;
+using testing::RowKind;
 
 template <typename Real>
 Distribution<Real> Warp(const std::vector<float>& logits, const SamplingOptions& options) {
@@ -132,12 +122,12 @@ TEST(LargeRowsTest, StandardComparesAndLeavesWhatItsLawSays) {
   const SamplingOptions settings[] = {With(1, 0, 0), With(0.7, 0, 0), With(1, 40, 0),
                                       With(1, 0, 0.02)};
   double largest = 0;
-  for (const int32_t size : kSizes) {
-    for (const Kind kind : {Kind::kPeaked, Kind::kMasked, Kind::kTied, Kind::kOneLeft}) {
+  for (const int32_t size : kRowSizes) {
+    for (const RowKind kind : kRowKinds) {
       for (const SamplingOptions& options : settings) {
-        const auto logits = Logits(kind, size, 1);
+        const auto logits = LargeRow(kind, size, 1);
         const Distribution<float> target = Warp<float>(logits, options);
-        const Distribution<float> draft = Warp<float>(Logits(kind, size, 2), options);
+        const Distribution<float> draft = Warp<float>(LargeRow(kind, size, 2), options);
         // Tokens of every rank: the likeliest, the least likely, and some between.
         for (size_t i = 0; i < draft.probs().size(); i += 1 + draft.probs().size() / 7) {
           if (!(draft.probs()[i] > 0)) continue;
@@ -176,13 +166,13 @@ TEST(LargeRowsTest, StandardComparesAndLeavesWhatItsLawSays) {
 // Every rule that takes a sampled chain, on every row: tokens of the vocabulary that have a
 // probability, whatever the noise.
 TEST(LargeRowsTest, EveryRuleEmitsTokensThatTheTargetKnows) {
-  for (const int32_t size : kSizes) {
-    for (const Kind kind : {Kind::kPeaked, Kind::kMasked, Kind::kTied, Kind::kOneLeft}) {
+  for (const int32_t size : kRowSizes) {
+    for (const RowKind kind : kRowKinds) {
       const SamplingOptions options;
       std::vector<Distribution<float>> rows;
       for (uint64_t i = 0; i < 4; ++i)
-        rows.push_back(Warp<float>(Logits(kind, size, 10 + i), options));
-      const Distribution<float> draft = Warp<float>(Logits(kind, size, 20), options);
+        rows.push_back(Warp<float>(LargeRow(kind, size, 10 + i), options));
+      const Distribution<float> draft = Warp<float>(LargeRow(kind, size, 20), options);
       for (const Rule& rule : Rules()) {
         for (uint64_t seed = 0; seed < 4; ++seed) {
           Proposal<float> proposal;
@@ -210,9 +200,9 @@ TEST(LargeRowsTest, EveryRuleEmitsTokensThatTheTargetKnows) {
 
 // NaN and +inf never come so far: the row is refused where it is made.
 TEST(LargeRowsTest, UnsoundRowsAreRefusedAtEverySize) {
-  for (const int32_t size : kSizes) {
+  for (const int32_t size : kRowSizes) {
     for (const float bad : {std::numeric_limits<float>::quiet_NaN(), -kMasked}) {
-      auto logits = Logits(Kind::kPeaked, size, 3);
+      auto logits = LargeRow(RowKind::kPeaked, size, 3);
       logits[size - 1] = bad;
       auto pipeline = Pipeline<float>::Create({}, size);
       EXPECT_THAT(pipeline->Apply(std::span<const float>(logits), {}),
