@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -490,6 +492,19 @@ TEST_F(RefusalTest, SparseRows) {
   EXPECT_THAT(Run(request), Refuses("draft[0]: draft_ids[1]: expected -1 or an id in [0, 50)"));
   request.draft_ids = request.draft_ids.Part(0, 7);
   EXPECT_THAT(Run(request), Refuses("draft_ids: expected 8, as draft, got 7"));
+}
+
+// A stage that is added must be looked at: does it need more than its row, and is it then refused?
+TEST_F(RefusalTest, EveryStageIsKnownToNeedItsRowAloneOrIsRefused) {
+  const std::set<std::string_view> row_alone = {
+      "logit_bias", "temperature", "top_n_sigma", "top_k",          "top_p",     "min_p",
+      "typical_p",  "top_h",       "xtc",         "epsilon_cutoff", "eta_cutoff"};
+  // By an option of theirs in SettingsThatNeedMoreThanRows; allowed_ids of `mask` need no more.
+  const std::set<std::string_view> refused = {"guidance",        "mask", "penalties",
+                                              "no_repeat_ngram", "dry",  "mirostat2"};
+  for (const Stage<double>& stage : AllStages<double>()) {
+    EXPECT_EQ(row_alone.count(stage.name) + refused.count(stage.name), 1u) << stage.name;
+  }
 }
 
 TEST_F(RefusalTest, SettingsThatNeedMoreThanRows) {
