@@ -1,6 +1,7 @@
 #include "models/gguf_model.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <optional>
 #include <string>
@@ -12,23 +13,18 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
+#include "models/family.h"
 
 namespace paceline {
 namespace {
 
-// Architectures whose tensors and arithmetic are those of llama.
-struct Architecture {
-  std::string_view name;
-  bool rope_interleaved;  // Rotary pairs are neighbouring rows in the file.
-};
-constexpr Architecture kArchitectures[] = {{"llama", true}};
-
-absl::StatusOr<const Architecture*> FindArchitecture(const GgufFile& file) {
+absl::StatusOr<const Family*> FindFamily(const GgufFile& file) {
   PACELINE_ASSIGN_OR_RETURN(const std::string name, file.String("general.architecture"));
+  if (const Family* family = FamilyOfArchitecture(name)) return family;
   std::string known;
-  for (const Architecture& architecture : kArchitectures) {
-    if (architecture.name == name) return &architecture;
-    absl::StrAppend(&known, known.empty() ? "" : ", ", std::string(architecture.name));
+  for (const Family& family : Families()) {
+    if (family.name.empty()) continue;
+    absl::StrAppend(&known, known.empty() ? "" : ", ", std::string(family.name));
   }
   return absl::UnimplementedError(absl::StrCat(file.name(), ": architecture: expected one of ",
                                                known, ", got ", PrintableName(name)));
@@ -83,16 +79,133 @@ class ConfigReader {
   absl::Status status_;
 };
 
-void RefuseUnsupported(const GgufFile& file, ConfigReader& reader) {
-  reader.Refuse("attention.sliding_window", reader.Size("attention.sliding_window", 0) > 0);
+// What is computed in no family, or only where a key says nothing unusual.
+void RefuseUnsupported(const GgufFile& file, const ModelConfig& config, ConfigReader& reader) {
   reader.Refuse("expert_count", reader.Size("expert_count", 0) > 0);
-  const absl::StatusOr<std::string> scaling = file.String(reader.Full("rope.scaling.type"), "none");
-  reader.Refuse("rope.scaling.type", scaling.value_or("") != "none");
+  for (const std::string_view key :
+       {"attn_logit_softcapping", "final_logit_softcapping", "attention.max_alibi_bias",
+        "attention.clamp_kqv", "logit_scale", "embedding_scale", "residual_scale"}) {
+    reader.Refuse(key, reader.Real(key, 0.0) != 0);
+  }
+  reader.Refuse("rope.scaling.attn_factor", reader.Real("rope.scaling.attn_factor", 1.0) != 1);
+  reader.Refuse("attention.value_length",
+                reader.Size("attention.value_length", config.head_dim) != config.head_dim);
+  reader.Refuse("rope.dimension_count",
+                reader.Size("rope.dimension_count", config.head_dim) != config.head_dim);
+  const absl::StatusOr<bool> causal = file.Bool(reader.Full("attention.causal"), true);
+  reader.Refuse("attention.causal", !causal.value_or(false));
+}
+
+void ReadSizes(const Family& family, ConfigReader& reader, ModelConfig& config) {
+  config.num_layers = reader.Size("block_count");
+  config.hidden_size = reader.Size("embedding_length");
+  config.feed_forward_size = reader.Size("feed_forward_length");
+  config.num_heads = reader.Size("attention.head_count");
+  config.num_kv_heads = reader.Size("attention.head_count_kv", config.num_heads);
+  const int32_t even_share = config.num_heads > 0 ? config.hidden_size / config.num_heads : 0;
+  config.head_dim = reader.Size("attention.key_length", even_share);
+  config.context_length = reader.Size("context_length");
+  config.norm_epsilon = reader.Real(family.norm == NormKind::kRms ? "attention.layer_norm_rms_epsilon"
+                                                                  : "attention.layer_norm_epsilon");
+}
+
+const TensorView* FindTensor(const GgufFile& file, std::string_view name) {
+  for (const TensorView& tensor : file.tensors()) {
+    if (tensor.name == name) return &tensor;
+  }
+  return nullptr;
+}
+
+// What only the tensors tell: the vocabulary's size, a head of its own, biases.
+absl::Status ReadTensorFacts(const GgufFile& file, ModelConfig& config) {
+  const TensorView* embedding = FindTensor(file, "token_embd.weight");
+  if (embedding == nullptr || embedding->shape.size() != 2 ||
+      embedding->shape[0] > std::numeric_limits<int32_t>::max()) {
+    return file.Damaged("tensor 'token_embd.weight'", "a matrix", embedding ? "another" : "none");
+  }
+  config.vocab_size = static_cast<int32_t>(embedding->shape[0]);
+  config.tied_head = FindTensor(file, "output.weight") == nullptr;
+  config.attention_bias = FindTensor(file, LayerTensor(0, "attn_q", "bias")) != nullptr;
+  config.output_bias = FindTensor(file, LayerTensor(0, "attn_output", "bias")) != nullptr;
+  config.feed_forward_bias = FindTensor(file, LayerTensor(0, "ffn_up", "bias")) != nullptr;
+  return absl::OkStatus();
+}
+
+constexpr std::string_view kRopeFactors = "rope_freqs.weight";
+
+// The rotation by its keys and, where the file has them, the factors of its frequencies.
+absl::StatusOr<Rotary> ReadRotary(const GgufFile& file, const ModelConfig& config,
+                                  ConfigReader& reader) {
+  Rotary rotary = PlainRotary(reader.Real("rope.freq_base", 10000.0), config.head_dim);
+  const absl::StatusOr<std::string> type = file.String(reader.Full("rope.scaling.type"), "linear");
+  reader.Refuse("rope.scaling.type", !type.ok() || (*type != "none" && *type != "linear"));
   // Without a type the factor means linear scaling; the second key is its older name.
   for (const std::string_view key : {"rope.scaling.factor", "rope.scale_linear"}) {
-    const float factor = reader.Real(key, 1.0);
-    reader.Refuse(key, factor != 0 && factor != 1 && !file.Has(reader.Full("rope.scaling.type")));
+    const float factor = reader.Real(key, 0.0);
+    if (factor == 0 || factor == 1 || type.value_or("") == "none") continue;
+    if (!(factor > 0)) {
+      return file.Damaged(absl::StrCat("key ", PrintableName(reader.Full(key))),
+                          "a positive number", absl::StrCat(factor));
+    }
+    rotary = ScaledLinearly(std::move(rotary), factor);
+    break;
   }
+  const TensorView* factors = FindTensor(file, kRopeFactors);
+  if (factors == nullptr) return rotary;
+  std::vector<float> values(rotary.frequencies.size());
+  if (factors->shape != std::vector<int64_t>{std::ssize(values)} ||
+      !Dequantise(factors->type, factors->bytes, std::span<float>(values)).ok()) {
+    return file.Damaged(absl::StrCat("tensor ", PrintableName(kRopeFactors)),
+                        absl::StrCat("a factor for each of ", values.size(), " pairs of a head"),
+                        absl::StrCat(factors->num_elements()));
+  }
+  return DividedBy(std::move(rotary), values);
+}
+
+// Which layers slide: by a period, or layer by layer.
+absl::Status ReadWindows(const GgufFile& file, const Family& family, ConfigReader& reader,
+                         ModelConfig& config) {
+  const int32_t window = reader.Size("attention.sliding_window", 0);
+  if (window == 0) return absl::OkStatus();
+  const std::string key = reader.Full("attention.sliding_window_pattern");
+  const absl::StatusOr<const GgufArray*> array = file.Array(key);
+  if (!array.ok()) {  // A number or nothing.
+    SlideLayers(window, reader.Size("attention.sliding_window_pattern", family.window_period),
+                config);
+    return absl::OkStatus();
+  }
+  if (!(*array)->has_integers() || (*array)->size != config.num_layers) {
+    return file.Damaged(absl::StrCat("key ", PrintableName(key)),
+                        absl::StrCat("an entry for each of ", config.num_layers, " layers"),
+                        absl::StrCat((*array)->size));
+  }
+  for (int32_t layer = 0; layer < config.num_layers; ++layer) {
+    config.layers[layer].window = (*array)->Integer(layer) != 0 ? window : 0;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadRotaries(const GgufFile& file, const Family& family, ConfigReader& reader,
+                          ModelConfig& config) {
+  if (family.learned_positions) return absl::OkStatus();
+  config.rope_interleaved = family.gguf_interleaved;
+  PACELINE_ASSIGN_OR_RETURN(Rotary rotary, ReadRotary(file, config, reader));
+  config.rotaries.push_back(std::move(rotary));
+  if (family.sliding_rope_base == 0) return absl::OkStatus();
+  config.rotaries.push_back(
+      PlainRotary(reader.Real("rope.freq_base_swa", family.sliding_rope_base), config.head_dim));
+  for (LayerConfig& layer : config.layers) layer.rotary = layer.window > 0 ? 1 : 0;
+  return absl::OkStatus();
+}
+
+// Gemma 3 of 27 billion parameters, the one with 62 layers, scales by the share of a head in the
+// hidden size; its head size is another.
+void ReadAttentionScale(const Family& family, ConfigReader& reader, ModelConfig& config) {
+  if (family.name == "gemma3" && config.num_layers == 62) {
+    config.attention_scale = std::sqrt(static_cast<float>(config.num_heads) /
+                                       static_cast<float>(config.hidden_size));
+  }
+  config.attention_scale = reader.Real("attention.scale", config.attention_scale);
 }
 
 using Kind = TokenizerSpec::TokenKind;
@@ -145,105 +258,56 @@ absl::Status ReadSpecialId(const GgufFile& file, std::string_view name, int64_t 
   return absl::OkStatus();
 }
 
-std::string ShapeText(const std::vector<int64_t>& shape) {
-  return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
-}
+constexpr std::string_view kFused = "attn_qkv";
 
-// Checks tensors by name; tells the first that is missing, misshapen or left over.
-class TensorChecker {
- public:
-  explicit TensorChecker(const GgufFile& file) : file_(file) {
-    for (const TensorView& tensor : file.tensors()) by_name_[tensor.name] = &tensor;
-  }
-
-  bool Has(const std::string& name) const { return by_name_.contains(name); }
-
-  absl::Status Expect(const std::string& name, const std::vector<int64_t>& shape) {
-    const auto found = by_name_.find(name);
-    const bool missing = found == by_name_.end();
-    if (!missing && found->second->shape == shape) {
-      by_name_.erase(found);
-      return absl::OkStatus();
-    }
-    return file_.Damaged(absl::StrCat("tensor ", PrintableName(name)), ShapeText(shape),
-                         missing ? "none" : ShapeText(found->second->shape));
-  }
-
-  // A bias or rope_freqs.weight, say, that would be left out of the computation.
-  absl::Status ExpectNoOthers(const ModelConfig& config) const {
-    for (const TensorView& tensor : file_.tensors()) {
-      if (!by_name_.contains(tensor.name)) continue;
-      return absl::UnimplementedError(
-          absl::StrCat(file_.name(), ": tensor ", PrintableName(tensor.name), ": expected none in ",
-                       config.architecture, " with ", config.num_layers, " layers, got one"));
-    }
-    return absl::OkStatus();
-  }
-
- private:
-  const GgufFile& file_;
-  std::unordered_map<std::string_view, const TensorView*> by_name_;  // Not expected so far.
-};
-
-absl::Status CheckLayer(TensorChecker& tensors, const ModelConfig& config, int32_t layer) {
-  const int64_t hidden = config.hidden_size;
-  const int64_t inner = config.feed_forward_size;
-  const int64_t queries = int64_t{config.num_heads} * config.head_dim;
+// Queries, keys and values in one tensor, rows one below the other.
+absl::Status SplitFused(const GgufFile& file, const ModelConfig& config, const TensorView& fused,
+                        std::vector<TensorView>& tensors) {
   const int64_t keys = int64_t{config.num_kv_heads} * config.head_dim;
-  const std::pair<std::string_view, std::vector<int64_t>> expected[] = {
-      {"attn_norm", {hidden}},
-      {"attn_q", {queries, hidden}},
-      {"attn_k", {keys, hidden}},
-      {"attn_v", {keys, hidden}},
-      {"attn_output", {hidden, queries}},
-      {"ffn_norm", {hidden}},
-      {"ffn_gate", {inner, hidden}},
-      {"ffn_up", {inner, hidden}},
-      {"ffn_down", {hidden, inner}},
-  };
-  for (const auto& [name, shape] : expected) {
-    PACELINE_RETURN_IF_ERROR(
-        tensors.Expect(absl::StrCat("blk.", layer, ".", std::string(name), ".weight"), shape));
+  const int64_t queries = int64_t{config.num_heads} * config.head_dim;
+  if (fused.shape[0] != queries + 2 * keys) {
+    return file.Damaged(absl::StrCat("tensor ", PrintableName(fused.name)),
+                        absl::StrCat(queries + 2 * keys, " rows"), absl::StrCat(fused.shape[0]));
+  }
+  const auto row_bytes = static_cast<int64_t>(fused.bytes.size()) / fused.shape[0];
+  int64_t first = 0;
+  for (const auto& [part, rows] :
+       {std::pair("attn_q", queries), std::pair("attn_k", keys), std::pair("attn_v", keys)}) {
+    TensorView& tensor = tensors.emplace_back(fused);
+    tensor.name.replace(tensor.name.find(kFused), kFused.size(), part);
+    tensor.shape[0] = rows;
+    tensor.bytes = fused.bytes.subspan(first * row_bytes, rows * row_bytes);
+    first += rows;
   }
   return absl::OkStatus();
+}
+
+std::string ShapeText(const std::vector<int64_t>& shape) {
+  return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
 }
 
 }  // namespace
 
 absl::StatusOr<ModelConfig> GgufModelConfig(const GgufFile& file) {
-  PACELINE_ASSIGN_OR_RETURN(const Architecture* architecture, FindArchitecture(file));
-  ConfigReader reader(file, architecture->name);
+  PACELINE_ASSIGN_OR_RETURN(const Family* family, FindFamily(file));
+  ConfigReader reader(file, family->name);
   ModelConfig config;
-  config.architecture = std::string(architecture->name);
-  config.rope_interleaved = architecture->rope_interleaved;
-  config.num_layers = reader.Size("block_count");
-  config.hidden_size = reader.Size("embedding_length");
-  config.feed_forward_size = reader.Size("feed_forward_length");
-  config.num_heads = reader.Size("attention.head_count");
-  config.num_kv_heads = reader.Size("attention.head_count_kv", config.num_heads);
-  const int32_t even_share = config.num_heads > 0 ? config.hidden_size / config.num_heads : 0;
-  config.head_dim = reader.Size("attention.key_length", even_share);
-  config.context_length = reader.Size("context_length");
-  config.rms_norm_epsilon = reader.Real("attention.layer_norm_rms_epsilon");
-  config.rope_base = reader.Real("rope.freq_base", 10000.0);
-  reader.Refuse("attention.value_length",
-                reader.Size("attention.value_length", config.head_dim) != config.head_dim);
-  reader.Refuse("rope.dimension_count",
-                reader.Size("rope.dimension_count", config.head_dim) != config.head_dim);
-  RefuseUnsupported(file, reader);
+  const auto as_damage = [&](const absl::Status& status) {
+    return status.ok() ? status
+                       : absl::DataLossError(absl::StrCat(file.name(), ": ", status.message()));
+  };
+  ReadSizes(*family, reader, config);
   PACELINE_RETURN_IF_ERROR(reader.status());
-  for (const TensorView& tensor : file.tensors()) {
-    if (tensor.name == "token_embd.weight" && tensor.shape.size() == 2 &&
-        tensor.shape[0] <= std::numeric_limits<int32_t>::max()) {
-      config.vocab_size = static_cast<int32_t>(tensor.shape[0]);
-    }
-  }
-  if (config.vocab_size == 0) {
-    return file.Damaged("tensor 'token_embd.weight'", "a matrix", "none");
-  }
-  if (const absl::Status valid = config.Validate(); !valid.ok()) {
-    return absl::DataLossError(absl::StrCat(file.name(), ": ", valid.message()));
-  }
+  PACELINE_RETURN_IF_ERROR(ReadTensorFacts(file, config));
+  PACELINE_RETURN_IF_ERROR(as_damage(config.ValidateSizes()));
+  config.layers.resize(config.num_layers);
+  ApplyFamily(*family, config);
+  ReadAttentionScale(*family, reader, config);
+  RefuseUnsupported(file, config, reader);
+  PACELINE_RETURN_IF_ERROR(ReadWindows(file, *family, reader, config));
+  PACELINE_RETURN_IF_ERROR(ReadRotaries(file, *family, reader, config));
+  PACELINE_RETURN_IF_ERROR(reader.status());
+  PACELINE_RETURN_IF_ERROR(as_damage(config.Validate()));
   return config;
 }
 
@@ -269,19 +333,35 @@ absl::StatusOr<TokenizerSpec> GgufTokenizer(const GgufFile& file) {
   return spec;
 }
 
-absl::Status CheckTensors(const GgufFile& file, const ModelConfig& config) {
-  TensorChecker tensors(file);
-  const int64_t hidden = config.hidden_size;
-  const int64_t vocabulary = config.vocab_size;
-  PACELINE_RETURN_IF_ERROR(tensors.Expect("token_embd.weight", {vocabulary, hidden}));
-  PACELINE_RETURN_IF_ERROR(tensors.Expect("output_norm.weight", {hidden}));
-  if (tensors.Has("output.weight")) {
-    PACELINE_RETURN_IF_ERROR(tensors.Expect("output.weight", {vocabulary, hidden}));
+absl::StatusOr<std::vector<TensorView>> GgufTensors(const GgufFile& file,
+                                                    const ModelConfig& config) {
+  std::vector<TensorView> tensors;
+  for (const TensorView& tensor : file.tensors()) {
+    if (tensor.name.find(kFused) != std::string::npos) {
+      PACELINE_RETURN_IF_ERROR(SplitFused(file, config, tensor, tensors));
+    } else if (tensor.name != kRopeFactors || config.rotaries.empty()) {
+      tensors.push_back(tensor);
+    }
   }
-  for (int32_t layer = 0; layer < config.num_layers; ++layer) {
-    PACELINE_RETURN_IF_ERROR(CheckLayer(tensors, config, layer));
+  std::unordered_map<std::string_view, const TensorView*> left;  // Not expected so far.
+  for (const TensorView& tensor : tensors) left[tensor.name] = &tensor;
+  for (const TensorSpec& expected : TensorsOf(config)) {
+    const auto found = left.find(expected.name);
+    const bool missing = found == left.end();
+    if (missing || found->second->shape != expected.shape) {
+      return file.Damaged(absl::StrCat("tensor ", PrintableName(expected.name)),
+                          ShapeText(expected.shape),
+                          missing ? "none" : ShapeText(found->second->shape));
+    }
+    left.erase(found);
   }
-  return tensors.ExpectNoOthers(config);
+  for (const TensorView& tensor : tensors) {
+    if (!left.contains(tensor.name)) continue;
+    return absl::UnimplementedError(
+        absl::StrCat(file.name(), ": tensor ", PrintableName(tensor.name), ": expected none in ",
+                     config.architecture, " with ", config.num_layers, " layers, got one"));
+  }
+  return tensors;
 }
 
 }  // namespace paceline

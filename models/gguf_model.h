@@ -1,7 +1,8 @@
 // What a GGUF file says of a model: configuration, tokenizer, and whether its tensors fit.
 #pragma once
 
-#include "absl/status/status.h"
+#include <vector>
+
 #include "absl/status/statusor.h"
 #include "models/gguf.h"
 #include "models/model_config.h"
@@ -17,8 +18,10 @@ absl::StatusOr<ModelConfig> GgufModelConfig(const GgufFile& file);
 // Vocabulary, merges, special ids and chat template. kDataLoss naming the key.
 absl::StatusOr<TokenizerSpec> GgufTokenizer(const GgufFile& file);
 
-// OK if the tensors are those of the architecture with the right shapes. kDataLoss naming the first
-// that is missing or misshapen, kUnimplemented naming one that would be left out.
-absl::Status CheckTensors(const GgufFile& file, const ModelConfig& config);
+// The tensors that an engine asks for (TensorsOf in family.h), by its names: a matrix of queries, keys
+// and values in one is three here. kDataLoss naming the first that is missing or misshapen,
+// kUnimplemented naming one that would be left out.
+absl::StatusOr<std::vector<TensorView>> GgufTensors(const GgufFile& file,
+                                                    const ModelConfig& config);
 
 }  // namespace paceline

@@ -3,10 +3,11 @@
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/arange.h>
 #include <ATen/ops/baddbmm.h>
 #include <ATen/ops/bmm.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/gelu.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/silu.h>
 #include <ATen/ops/softmax.h>
@@ -15,6 +16,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -40,17 +42,29 @@ at::Tensor RmsNorm(const at::Tensor& x, const at::Tensor& weight, float epsilon)
   return x * (x * x).mean(-1, /*keepdim=*/true).add_(epsilon).rsqrt_() * weight;
 }
 
+at::Tensor Linear(const at::Tensor& x, const MatrixWeights& weights) {
+  const at::Tensor product = at::linear(x, weights.matrix);
+  return weights.bias.defined() ? product + weights.bias : product;
+}
+
+// How the rows of a tile are rotated: x * cosines + partners(x) * sines.
+struct Turn {
+  at::Tensor cosines;  // [W, 1, D]
+  at::Tensor sines;    // [W, 1, D], negative for a pair's first member
+};
+
 // Consecutive rows of one segment, padded to a fixed width so that no shape tells how many are
 // real.
 struct Tile {
   int32_t num_rows = 0;  // Real ones.
   int32_t width = 0;     // W
   at::Tensor tokens;     // [W] int64
-  at::Tensor cosines;    // [W, 1, D]
-  at::Tensor sines;      // [W, 1, D]
+  at::Tensor positions;  // [W] int64
+  std::vector<Turn> turns;  // Of each rotary of the model.
   at::Tensor new_slots;  // [num_rows] int64: where the real rows' keys and values go
   at::Tensor key_slots;  // [S] int64: what is attended, the rows themselves included
-  at::Tensor mask;       // [N / G * W, S] 0 or -inf, the same for each head of a group
+  // By the layer's window: [N / G * W, S] 0 or -inf, the same for each head of a group.
+  std::map<int32_t, at::Tensor> masks;
 };
 
 // Rows of a pass are written in their order.
@@ -92,10 +106,13 @@ class ReferenceTransformer : public LanguageModel, private KvStorage {
   Tile MakeTile(const Segment& segment, const std::vector<int64_t>& slots, int32_t base,
                 int32_t first, int32_t width) const;
   at::Tensor MakeMask(const Segment& segment, int32_t base, int32_t first, int32_t num_rows,
-                      int32_t width, int64_t num_keys) const;
+                      int32_t width, int64_t num_keys, int32_t window) const;
+  Turn MakeTurn(const Rotary& rotary, const at::Tensor& positions) const;
+  at::Tensor Norm(const at::Tensor& x, const NormWeights& weights) const;
+  at::Tensor FeedForward(const at::Tensor& x, const LayerWeights& weights) const;
   at::Tensor Layer(const at::Tensor& x, int32_t layer, const Tile& tile);
   at::Tensor Attention(const at::Tensor& x, int32_t layer, const Tile& tile);
-  at::Tensor Rotate(const at::Tensor& x, const Tile& tile) const;
+  at::Tensor Rotate(const at::Tensor& x, const Turn& turn) const;
   void AddLogits(const at::Tensor& hidden, int64_t num_rows, LogitWriter& output) const;
 
   void BuildRotation();
@@ -114,33 +131,39 @@ class ReferenceTransformer : public LanguageModel, private KvStorage {
   KvCache cache_;
   std::vector<at::Tensor> keys_;    // per layer [slots, G, D], stored rotated
   std::vector<at::Tensor> values_;  // per layer [slots, G, D]
-  at::Tensor cosines_;              // [context, 1, D]
-  at::Tensor sines_;                // [context, 1, D], negative for a pair's first member
+  at::Tensor signs_;                // [D] -1 for a pair's first member, 1 for its second
+  at::Tensor pairs_;                // [D] int64: the pair of each place
   at::Tensor partners_;             // [D] int64: the other member of each place's pair
 };
 
-// Angle of pair i at position t: t * base^(-2i / D). A pair (a, b) turns to (a cos - b sin, b cos +
-// a sin): x * cosines + partners(x) * sines, where partners are neighbours or lie in the other half
-// of the head, and the sine of a pair's first member is negative.
+// A pair (a, b) turns to (a cos - b sin, b cos + a sin): x * cosines + partners(x) * sines, where
+// partners are neighbours or lie in the other half of the head.
 void ReferenceTransformer::BuildRotation() {
   const int64_t dim = config_.head_dim;
   std::vector<int64_t> partners;
+  std::vector<int64_t> pairs;
   std::vector<float> signs;
-  std::vector<double> frequencies;
   for (int64_t i = 0; i < dim; ++i) {
     const bool first = config_.rope_interleaved ? i % 2 == 0 : i < dim / 2;
     const int64_t step = config_.rope_interleaved ? 1 : dim / 2;
-    const int64_t pair = config_.rope_interleaved ? i / 2 : i % (dim / 2);
+    pairs.push_back(config_.rope_interleaved ? i / 2 : i % (dim / 2));
     partners.push_back(first ? i + step : i - step);
     signs.push_back(first ? -1.0f : 1.0f);
-    frequencies.push_back(std::pow(config_.rope_base, -2.0 * static_cast<double>(pair) / dim));
   }
-  const at::Tensor turns = at::from_blob(frequencies.data(), {1, dim}, at::kDouble);
-  const at::Tensor angles = at::arange(config_.context_length, at::kDouble).unsqueeze(1) * turns;
-  const at::Tensor sign_row = at::from_blob(signs.data(), {dim}, at::kFloat);
-  cosines_ = angles.cos().to(at::kFloat).unsqueeze(1).to(device_);
-  sines_ = (angles.sin().to(at::kFloat) * sign_row).unsqueeze(1).to(device_);
+  signs_ = at::from_blob(signs.data(), {dim}, at::kFloat).clone().to(device_);
+  pairs_ = Ids(std::move(pairs));
   partners_ = Ids(std::move(partners));
+}
+
+Turn ReferenceTransformer::MakeTurn(const Rotary& rotary, const at::Tensor& positions) const {
+  std::vector<double> frequencies = rotary.frequencies;
+  const at::Tensor turns =
+      at::from_blob(frequencies.data(), {1, std::ssize(frequencies)}, at::kDouble)
+          .to(device_)
+          .index_select(1, pairs_);
+  const at::Tensor angles = positions.to(at::kDouble).unsqueeze(1) * turns;
+  return {angles.cos().to(at::kFloat).unsqueeze(1),
+          (angles.sin().to(at::kFloat) * signs_).unsqueeze(1)};
 }
 
 absl::StatusOr<ForwardOutput> ReferenceTransformer::Forward(const ForwardBatch& batch) {
@@ -166,8 +189,8 @@ absl::StatusOr<ForwardOutput> ReferenceTransformer::Forward(const ForwardBatch& 
 PassWork ReferenceTransformer::work() const {
   int64_t elements = weights_.head.numel();
   for (const LayerWeights& layer : weights_.layers) {
-    elements += layer.query_key_value.numel() + layer.attention_out.numel() +
-                layer.gate_up.numel() + layer.down.numel();
+    elements += layer.query_key_value.matrix.numel() + layer.attention_out.matrix.numel() +
+                layer.gate_up.matrix.numel() + layer.down.matrix.numel();
   }
   return {4 * elements, elements};
 }
@@ -203,26 +226,36 @@ Tile ReferenceTransformer::MakeTile(const Segment& segment, const std::vector<in
   std::vector<int64_t> key_slots(slots.begin(), slots.begin() + num_keys);
   key_slots.resize(RoundUp(num_keys, kKeyPadding), slots[0]);
   tile.tokens = Ids(std::move(tokens));
-  const at::Tensor at_positions = Ids(std::move(positions));
-  tile.cosines = cosines_.index_select(0, at_positions);
-  tile.sines = sines_.index_select(0, at_positions);
+  tile.positions = Ids(std::move(positions));
+  for (const Rotary& rotary : config_.rotaries) {
+    tile.turns.push_back(MakeTurn(rotary, tile.positions));
+  }
   tile.new_slots = Ids({slots.begin() + base + first, slots.begin() + num_keys});
   tile.key_slots = Ids(std::move(key_slots));
-  tile.mask = MakeMask(segment, base, first, tile.num_rows, width, RoundUp(num_keys, kKeyPadding));
+  for (const int32_t window : config_.Windows()) {
+    tile.masks[window] = MakeMask(segment, base, first, tile.num_rows, width,
+                                  RoundUp(num_keys, kKeyPadding), window);
+  }
   return tile;
 }
 
-// A row sees the cache, its ancestors among the segment's rows, and itself. Padding rows see one
-// slot, so that their softmax is a number.
+// A row sees the cache, its ancestors among the segment's rows, and itself, of these the positions
+// within its window. Padding rows see one slot, so that their softmax is a number.
 at::Tensor ReferenceTransformer::MakeMask(const Segment& segment, int32_t base, int32_t first,
-                                          int32_t num_rows, int32_t width, int64_t num_keys) const {
+                                          int32_t num_rows, int32_t width, int64_t num_keys,
+                                          int32_t window) const {
   std::vector<float> mask(width * num_keys, -std::numeric_limits<float>::infinity());
   for (int32_t i = 0; i < width; ++i) {
     float* row = mask.data() + i * num_keys;
-    row[0] = i < num_rows && base == 0 ? row[0] : 0.0f;
-    if (i >= num_rows) continue;
-    std::fill_n(row, base, 0.0f);
-    for (int32_t seen = first + i; seen >= 0; seen = segment.Parent(seen)) {
+    if (i >= num_rows) {
+      row[0] = 0.0f;
+      continue;
+    }
+    const int32_t position = base + segment.Depth(first + i) - 1;
+    const int32_t oldest = window > 0 ? std::max(0, position + 1 - window) : 0;
+    if (oldest < base) std::fill(row + oldest, row + base, 0.0f);
+    int32_t at = position;
+    for (int32_t seen = first + i; seen >= 0 && at >= oldest; seen = segment.Parent(seen), --at) {
       row[base + seen] = 0.0f;
     }
   }
@@ -234,6 +267,8 @@ at::Tensor ReferenceTransformer::MakeMask(const Segment& segment, int32_t base, 
 void ReferenceTransformer::RunTile(const Tile& tile, int32_t num_layers, bool wants_all,
                                    bool wants_last, LogitWriter& output) {
   at::Tensor x = weights_.embedding.index_select(0, tile.tokens);
+  if (config_.embedding_scale != 1.0f) x.mul_(config_.embedding_scale);
+  if (config_.learned_positions) x.add_(weights_.positions.index_select(0, tile.positions));
   for (int32_t layer = 0; layer < num_layers; ++layer) x = Layer(x, layer, tile);
   if (wants_all) {
     for (int32_t row = 0; row < tile.num_rows; row += kPassWidth) {
@@ -247,21 +282,36 @@ void ReferenceTransformer::RunTile(const Tile& tile, int32_t num_layers, bool wa
   }
 }
 
+at::Tensor ReferenceTransformer::Norm(const at::Tensor& x, const NormWeights& weights) const {
+  if (config_.norm == NormKind::kRms) return RmsNorm(x, weights.weight, config_.norm_epsilon);
+  const at::Tensor centred = x - x.mean(-1, /*keepdim=*/true);
+  return RmsNorm(centred, weights.weight, config_.norm_epsilon).add_(weights.bias);
+}
+
 at::Tensor ReferenceTransformer::Layer(const at::Tensor& x, int32_t layer, const Tile& tile) {
   const LayerWeights& weights = weights_.layers[layer];
-  const at::Tensor attended =
-      x + Attention(RmsNorm(x, weights.attention_norm, config_.rms_norm_epsilon), layer, tile);
-  const at::Tensor normed = RmsNorm(attended, weights.feed_norm, config_.rms_norm_epsilon);
-  const at::Tensor gate_up = at::linear(normed, weights.gate_up);
+  at::Tensor attention = Attention(Norm(x, weights.attention_norm), layer, tile);
+  if (config_.post_norms) attention = Norm(attention, weights.attention_post_norm);
+  const at::Tensor attended = x + attention;
+  at::Tensor fed = FeedForward(Norm(attended, weights.feed_norm), weights);
+  if (config_.post_norms) fed = Norm(fed, weights.feed_post_norm);
+  return attended + fed;
+}
+
+at::Tensor ReferenceTransformer::FeedForward(const at::Tensor& x,
+                                             const LayerWeights& weights) const {
   const int64_t inner = config_.feed_forward_size;
-  const at::Tensor inside =
-      at::silu(gate_up.narrow(1, 0, inner)).mul_(gate_up.narrow(1, inner, inner));
-  return attended + at::linear(inside, weights.down);
+  const at::Tensor gate_up = Linear(x, weights.gate_up);
+  const at::Tensor first = gate_up.narrow(1, 0, inner);
+  at::Tensor inside =
+      config_.activation == Activation::kSilu ? at::silu(first) : at::gelu(first, "tanh");
+  if (config_.gated) inside.mul_(gate_up.narrow(1, inner, inner));
+  return Linear(inside, weights.down);
 }
 
 // x [W, heads, D], each head turned by its row's position.
-at::Tensor ReferenceTransformer::Rotate(const at::Tensor& x, const Tile& tile) const {
-  return (x * tile.cosines).add_(x.index_select(-1, partners_).mul_(tile.sines));
+at::Tensor ReferenceTransformer::Rotate(const at::Tensor& x, const Turn& turn) const {
+  return (x * turn.cosines).add_(x.index_select(-1, partners_).mul_(turn.sines));
 }
 
 at::Tensor ReferenceTransformer::Attention(const at::Tensor& x, int32_t layer, const Tile& tile) {
@@ -271,8 +321,17 @@ at::Tensor ReferenceTransformer::Attention(const at::Tensor& x, int32_t layer, c
   const int64_t dim = config_.head_dim;
   const int64_t width = tile.width;
   const at::Tensor projected =
-      at::linear(x, weights.query_key_value).view({width, heads + 2 * groups, dim});
-  const at::Tensor rotated = Rotate(projected.narrow(1, 0, heads + groups), tile);
+      Linear(x, weights.query_key_value).view({width, heads + 2 * groups, dim});
+  at::Tensor rotated = projected.narrow(1, 0, heads + groups);
+  if (config_.query_key_norm) {
+    rotated = at::cat({RmsNorm(rotated.narrow(1, 0, heads), weights.query_norm.weight,
+                               config_.norm_epsilon),
+                       RmsNorm(rotated.narrow(1, heads, groups), weights.key_norm.weight,
+                               config_.norm_epsilon)},
+                      1);
+  }
+  const LayerConfig& settings = config_.layers[layer];
+  if (!tile.turns.empty()) rotated = Rotate(rotated, tile.turns[settings.rotary]);
 
   keys_[layer].index_copy_(0, tile.new_slots,
                            rotated.narrow(1, heads, groups).narrow(0, 0, tile.num_rows));
@@ -286,20 +345,20 @@ at::Tensor ReferenceTransformer::Attention(const at::Tensor& x, int32_t layer, c
                                  .view({width, groups, heads / groups, dim})
                                  .permute({1, 2, 0, 3})
                                  .reshape({groups, heads / groups * width, dim});
-  const double scale = 1.0 / std::sqrt(static_cast<double>(dim));
-  const at::Tensor scores =
-      at::baddbmm(tile.mask, queries, keys.permute({1, 2, 0}), /*beta=*/1, /*alpha=*/scale);
+  const at::Tensor scores = at::baddbmm(tile.masks.at(settings.window), queries,
+                                        keys.permute({1, 2, 0}), /*beta=*/1,
+                                        /*alpha=*/static_cast<double>(config_.attention_scale));
   const at::Tensor mixed = at::bmm(at::softmax(scores, -1), values.permute({1, 0, 2}))
                                .view({groups, heads / groups, width, dim})
                                .permute({2, 0, 1, 3})
                                .reshape({width, heads * dim});
-  return at::linear(mixed, weights.attention_out);
+  return Linear(mixed, weights.attention_out);
 }
 
 // Final norm and head over one tile of the usual width; the first `num_rows` rows are wanted.
 void ReferenceTransformer::AddLogits(const at::Tensor& hidden, int64_t num_rows,
                                      LogitWriter& output) const {
-  const at::Tensor normed = RmsNorm(hidden, weights_.output_norm, config_.rms_norm_epsilon);
+  const at::Tensor normed = Norm(hidden, weights_.output_norm);
   const at::Tensor logits =
       at::linear(normed, weights_.head).narrow(0, 0, num_rows).to(at::kCPU).contiguous();
   std::copy_n(logits.data_ptr<float>(), logits.numel(), output.logits.MutableRow(output.next_row));

@@ -10,22 +10,37 @@
 
 namespace paceline {
 
-// Shapes: H hidden, Q heads * head size, K key-value heads * head size, F feed-forward, V
-// vocabulary.
+// Shapes: H hidden, D head size, Q heads * D, K key-value heads * D, F feed-forward, V vocabulary, C
+// context. A tensor that the model does not have is undefined.
+struct NormWeights {
+  at::Tensor weight;  // [H], or [D] of queries and keys
+  at::Tensor bias;    // The same, of layer norms.
+};
+
+struct MatrixWeights {
+  at::Tensor matrix;  // [outputs, inputs]
+  at::Tensor bias;    // [outputs]
+};
+
 struct LayerWeights {
-  at::Tensor attention_norm;   // [H]
-  at::Tensor query_key_value;  // [Q + 2K, H], rows of query, key, value
-  at::Tensor attention_out;    // [H, Q]
-  at::Tensor feed_norm;        // [H]
-  at::Tensor gate_up;          // [2F, H], rows of gate, up
-  at::Tensor down;             // [H, F]
+  NormWeights attention_norm;
+  MatrixWeights query_key_value;  // [Q + 2K, H], rows of query, key, value
+  NormWeights query_norm;
+  NormWeights key_norm;
+  MatrixWeights attention_out;  // [H, Q]
+  NormWeights attention_post_norm;
+  NormWeights feed_norm;
+  MatrixWeights gate_up;  // [2F, H], rows of gate, up; [F, H] without a gate
+  MatrixWeights down;     // [H, F]
+  NormWeights feed_post_norm;
 };
 
 struct ReferenceWeights {
   at::Tensor embedding;  // [V, H]
+  at::Tensor positions;  // [C, H]
   std::vector<LayerWeights> layers;
-  at::Tensor output_norm;  // [H]
-  at::Tensor head;         // [V, H]; the embedding if the file has none.
+  NormWeights output_norm;
+  at::Tensor head;  // [V, H]; the embedding if the file has none.
 };
 
 // Errors: kNotFound or kDataLoss naming the tensor. Throws what libtorch throws.

@@ -175,7 +175,7 @@ absl::Status SliceModel(const std::string& in, const std::string& out, int32_t n
   PACELINE_ASSIGN_OR_RETURN(const MappedFile mapping, MappedFile::Open(in));
   PACELINE_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Parse(mapping.bytes(), in));
   PACELINE_ASSIGN_OR_RETURN(const ModelConfig config, GgufModelConfig(file));
-  PACELINE_RETURN_IF_ERROR(CheckTensors(file, config));
+  PACELINE_RETURN_IF_ERROR(GgufTensors(file, config).status());
   if (num_layers < 1 || num_layers > config.num_layers) {
     return absl::InvalidArgumentError(absl::StrCat("layers: expected a number in [1, ",
                                                    config.num_layers, "], got ", num_layers));

@@ -13,23 +13,24 @@ namespace {
 
 class GgufSource : public WeightSource {
  public:
-  GgufSource(MappedFile mapping, GgufFile file, ModelConfig config, TokenizerSpec tokenizer)
+  GgufSource(MappedFile mapping, ModelConfig config, TokenizerSpec tokenizer,
+             std::vector<TensorView> tensors)
       : mapping_(std::move(mapping)),
-        file_(std::move(file)),
         config_(std::move(config)),
-        tokenizer_(std::move(tokenizer)) {}
+        tokenizer_(std::move(tokenizer)),
+        tensors_(std::move(tensors)) {}
 
   const ModelConfig& config() const override { return config_; }
   const TokenizerSpec& tokenizer() const override { return tokenizer_; }
-  const std::vector<TensorView>& tensors() const override { return file_.tensors(); }
+  const std::vector<TensorView>& tensors() const override { return tensors_; }
   void ReleasePages() const override { mapping_.ReleasePages(); }
   int64_t file_bytes() const override { return static_cast<int64_t>(mapping_.bytes().size()); }
 
  private:
   MappedFile mapping_;
-  GgufFile file_;
   ModelConfig config_;
   TokenizerSpec tokenizer_;
+  std::vector<TensorView> tensors_;
 };
 
 }  // namespace
@@ -52,15 +53,15 @@ absl::StatusOr<std::unique_ptr<WeightSource>> OpenModel(const std::string& path)
   PACELINE_ASSIGN_OR_RETURN(MappedFile mapping, MappedFile::Open(path));
   PACELINE_ASSIGN_OR_RETURN(GgufFile file, GgufFile::Parse(mapping.bytes(), path));
   PACELINE_ASSIGN_OR_RETURN(ModelConfig config, GgufModelConfig(file));
-  PACELINE_RETURN_IF_ERROR(CheckTensors(file, config));
+  PACELINE_ASSIGN_OR_RETURN(std::vector<TensorView> tensors, GgufTensors(file, config));
   PACELINE_ASSIGN_OR_RETURN(TokenizerSpec tokenizer, GgufTokenizer(file));
   if (static_cast<int64_t>(tokenizer.tokens.size()) > config.vocab_size) {
     return file.Damaged("tensor 'token_embd.weight'",
                         absl::StrCat("a row for each of ", tokenizer.tokens.size(), " tokens"),
                         absl::StrCat(config.vocab_size));
   }
-  return std::make_unique<GgufSource>(std::move(mapping), std::move(file), std::move(config),
-                                      std::move(tokenizer));
+  return std::make_unique<GgufSource>(std::move(mapping), std::move(config), std::move(tokenizer),
+                                      std::move(tensors));
 }
 
 }  // namespace paceline

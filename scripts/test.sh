@@ -97,7 +97,7 @@ stage 'build release' '' build release all
 stage 'tests, release' 'build release' run_ctest release
 stage 'build asan' '' build asan all
 stage 'tests, address and undefined sanitizers' 'build asan' run_ctest asan
-stage 'fuzz the GGUF reader' 'build asan' fuzz gguf_fuzz 131072 "$DATA"/llama/model-q4_?.gguf
+stage 'fuzz the GGUF reader' 'build asan' fuzz gguf_fuzz 131072 "$DATA"/models/llama/model-q4_?.gguf
 stage 'fuzz the prompt reader' 'build asan' fuzz json_fuzz 4096 "$SEEDS"/prompt-*
 stage 'fuzz the tokenizer' 'build asan' fuzz tokenizer_fuzz 4096 "$SEEDS"/prompt-*
 stage 'fuzz arrays of a batch' 'build asan' fuzz batch_fuzz 1024 "$SEEDS"/prompt-*

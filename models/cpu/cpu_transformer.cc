@@ -44,6 +44,14 @@ struct Row {
   int32_t token() const { return plan->segment->tokens[index]; }
   int64_t slot() const { return plan->slots[plan->base + index]; }
   int64_t num_chunks() const { return position / kAttentionChunk + 1; }
+  // What a layer with this window leaves to be seen.
+  int64_t FirstSeen(int32_t window) const {
+    return window > 0 ? std::max(0, position + 1 - window) : 0;
+  }
+  int64_t FirstChunk(int32_t window) const { return FirstSeen(window) / kAttentionChunk; }
+  bool SeesChunk(int64_t chunk, int32_t window) const {
+    return chunk >= FirstChunk(window) && chunk < num_chunks();
+  }
   int64_t CountIn(int64_t chunk) const {
     return std::min(kAttentionChunk, position + 1 - chunk * kAttentionChunk);
   }
@@ -95,10 +103,11 @@ struct AttentionUnit {
 // What the threads of a pass share. Sized for the largest pass so far.
 struct Workspace {
   std::vector<Row> rows;
-  std::vector<AttentionUnit> units;
+  std::vector<std::vector<AttentionUnit>> units;  // [kinds of windows]
   std::vector<int64_t> first_partial;  // [M]: of (row, chunk) pairs
   std::vector<std::atomic<int32_t>> chunks_left;  // [M, G] to attend to in this layer
   std::vector<std::atomic<int32_t>> units_taken;  // [layers]
+  std::vector<std::vector<float>> turns;  // [rotaries][M, 2, D / 2]: cosines, sines
   std::vector<float> hidden;           // [M, H] the residual stream
   ActivationBuffer normed;             // [M, H]
   std::vector<float> projected;        // [M, (N + 2 G) D] queries, keys, values
@@ -163,8 +172,9 @@ class CpuTransformer : public LanguageModel {
         store_(config_.num_layers, config_.num_kv_heads, config_.head_dim),
         cache_(&store_, max_positions),
         pool_(num_threads),
-        scratch_(num_threads) {
-    BuildRotation();
+        scratch_(num_threads),
+        windows_(config_.Windows()) {
+    work_.turns.resize(config_.rotaries.size());
     for (ThreadScratch& scratch : scratch_) SizeScratch(scratch);
   }
 
@@ -190,28 +200,38 @@ class CpuTransformer : public LanguageModel {
   int64_t heads_in_group() const { return config_.num_heads / config_.num_kv_heads; }
   int64_t num_rows() const { return static_cast<int64_t>(work_.rows.size()); }
 
-  void BuildRotation();
   void SizeScratch(ThreadScratch& scratch) const;
   absl::Status Run(const ForwardBatch& batch, ForwardOutput& output);
   void RunPass(std::vector<Row> rows, const ForwardBatch& batch, ForwardOutput& output);
   void SizeWorkspace(int32_t num_layers);
   void PlanAttention(int32_t num_layers);
+  std::vector<AttentionUnit> PlanUnits(int32_t window) const;
+  // Chunks that a row attends to in a layer.
+  int32_t ChunksIn(const Row& row, int32_t layer) const {
+    return static_cast<int32_t>(row.num_chunks() - row.FirstChunk(config_.layers[layer].window));
+  }
 
   // The regions of a pass, each run by every thread on its part, a barrier between them.
   void Embed(int32_t thread);
-  void Norm(int32_t thread, const std::vector<float>& weight);
+  void Norm(int32_t thread, const NormWeights& weights);
+  void NormRow(const float* x, const NormWeights& weights, float* y) const;
   void Project(int32_t thread, int32_t layer);
   void Attend(int32_t layer, ThreadScratch& scratch);
-  void Combine(int64_t row, int64_t group, ThreadScratch& scratch);
+  void Combine(int64_t row, int64_t group, int32_t layer, ThreadScratch& scratch);
   void QuantiseAttended(int32_t thread);
-  void AddProduct(int32_t thread, const PackedMatrix& matrix, const ActivationBuffer& x);
+  void AddProduct(int32_t thread, const Projection& projection, const ActivationBuffer& x,
+                  const NormWeights& post_norm);
+  void AddNormed(int32_t thread, const NormWeights& post_norm);
+  void Multiply(const Projection& projection, const ActivationBuffer& x, int64_t first_tile,
+                int64_t last_tile, float* y, int64_t stride) const;
   void FeedForward(int32_t thread, const LayerWeights& layer);
   void NormWanted(int32_t thread);
   void Head(int32_t thread, ForwardOutput& output);
   void BestOfHead(int32_t thread, int32_t best_of);
   void Layer(int32_t thread, int32_t layer);
 
-  void Rotate(float* head, int32_t position) const;
+  void TurnRow(int64_t row);
+  void Rotate(float* head, int64_t row, int32_t rotary) const;
   void FinishHead(int64_t row, int64_t head, int32_t layer, ThreadScratch& scratch);
   void AttendUnit(const AttentionUnit& unit, int32_t layer, ThreadScratch& scratch);
   void FindPages(const Row& row, const AttentionUnit& unit, int32_t layer, ThreadScratch& scratch,
@@ -226,31 +246,29 @@ class CpuTransformer : public LanguageModel {
   std::vector<ThreadScratch> scratch_;
   Workspace work_;
   LogitBuffers logits_;
-  std::vector<float> cosines_;  // [context, D / 2]
-  std::vector<float> sines_;    // [context, D / 2]
+  std::vector<int32_t> windows_;  // Of the layers, each once.
 };
 
-// Angle of pair i at position t: t * base^(-2i / D).
-void CpuTransformer::BuildRotation() {
+// Cosines and sines of a row's position.
+void CpuTransformer::TurnRow(int64_t row) {
   const int64_t pairs = config_.head_dim / 2;
-  cosines_.resize(config_.context_length * pairs);
-  sines_.resize(config_.context_length * pairs);
-  for (int64_t i = 0; i < pairs; ++i) {
-    const double frequency =
-        std::pow(config_.rope_base, -2.0 * static_cast<double>(i) / config_.head_dim);
-    for (int64_t t = 0; t < config_.context_length; ++t) {
-      cosines_[t * pairs + i] = static_cast<float>(std::cos(static_cast<double>(t) * frequency));
-      sines_[t * pairs + i] = static_cast<float>(std::sin(static_cast<double>(t) * frequency));
+  const double position = work_.rows[row].position;
+  for (size_t kind = 0; kind < config_.rotaries.size(); ++kind) {
+    float* turn = work_.turns[kind].data() + row * 2 * pairs;
+    for (int64_t i = 0; i < pairs; ++i) {
+      const double angle = position * config_.rotaries[kind].frequencies[i];
+      turn[i] = static_cast<float>(std::cos(angle));
+      turn[pairs + i] = static_cast<float>(std::sin(angle));
     }
   }
 }
 
 // A pair (a, b) turns to (a cos - b sin, b cos + a sin); pairs are neighbours or lie in the two
 // halves of a head.
-void CpuTransformer::Rotate(float* head, int32_t position) const {
+void CpuTransformer::Rotate(float* head, int64_t row, int32_t rotary) const {
   const int64_t pairs = config_.head_dim / 2;
-  const float* cosines = cosines_.data() + position * pairs;
-  const float* sines = sines_.data() + position * pairs;
+  const float* cosines = work_.turns[rotary].data() + row * 2 * pairs;
+  const float* sines = cosines + pairs;
   const int64_t step = config_.rope_interleaved ? 1 : pairs;
   const int64_t stride = config_.rope_interleaved ? 2 : 1;
   for (int64_t i = 0; i < pairs; ++i) {
@@ -351,10 +369,11 @@ absl::Status CpuTransformer::Run(const ForwardBatch& batch, ForwardOutput& outpu
 }
 
 // Rows from `row` on, at most `limit`, that can attend to a chunk together.
-int32_t RowsTogether(std::span<const Row> rows, int32_t row, int32_t chunk, int64_t limit) {
+int32_t RowsTogether(std::span<const Row> rows, int32_t row, int32_t chunk, int32_t window,
+                     int64_t limit) {
   const int64_t end = (chunk + int64_t{1}) * kAttentionChunk;
   const auto joins = [&](const Row& other) {
-    return other.plan == rows[row].plan && other.num_chunks() > chunk &&
+    return other.plan == rows[row].plan && other.SeesChunk(chunk, window) &&
            other.InOrder(std::min<int64_t>(end, other.position + 1));
   };
   int32_t count = 1;
@@ -364,33 +383,39 @@ int32_t RowsTogether(std::span<const Row> rows, int32_t row, int32_t chunk, int6
 }
 
 // Units of a chunk and group follow each other, so that keys and values are still near at hand.
-void CpuTransformer::PlanAttention(int32_t num_layers) {
+std::vector<AttentionUnit> CpuTransformer::PlanUnits(int32_t window) const {
   const auto rows = static_cast<int32_t>(num_rows());
   const int64_t limit = std::max<int64_t>(1, kHeadsTogether / heads_in_group());
   int32_t most_chunks = 0;
   for (const Row& row : work_.rows) {
     most_chunks = std::max(most_chunks, static_cast<int32_t>(row.num_chunks()));
   }
-  work_.units.clear();
+  std::vector<AttentionUnit> units;
   for (int32_t chunk = 0; chunk < most_chunks; ++chunk) {
-    const auto first_unit = std::ssize(work_.units);
+    const auto first_unit = std::ssize(units);
     for (int32_t row = 0; row < rows;) {
-      if (work_.rows[row].num_chunks() <= chunk) {
+      if (!work_.rows[row].SeesChunk(chunk, window)) {
         ++row;
         continue;
       }
-      const int32_t together = RowsTogether(work_.rows, row, chunk, limit);
-      work_.units.push_back({row, together, 0, chunk});
+      const int32_t together = RowsTogether(work_.rows, row, chunk, window, limit);
+      units.push_back({row, together, 0, chunk});
       row += together;
     }
-    const auto last_unit = std::ssize(work_.units);
+    const auto last_unit = std::ssize(units);
     for (int32_t group = 1; group < config_.num_kv_heads; ++group) {
       for (auto i = first_unit; i < last_unit; ++i) {
-        work_.units.push_back(work_.units[i]);
-        work_.units.back().group = group;
+        units.push_back(units[i]);
+        units.back().group = group;
       }
     }
   }
+  return units;
+}
+
+void CpuTransformer::PlanAttention(int32_t num_layers) {
+  work_.units.clear();
+  for (const int32_t window : windows_) work_.units.push_back(PlanUnits(window));
   if (std::ssize(work_.units_taken) < num_layers) {
     work_.units_taken = std::vector<std::atomic<int32_t>>(num_layers);
   }
@@ -407,10 +432,9 @@ void CpuTransformer::SizeWorkspace(int32_t num_layers) {
   }
   for (int32_t row = 0; row < rows; ++row) {
     work_.first_partial.push_back(num_partials);
-    const auto chunks = static_cast<int32_t>(work_.rows[row].num_chunks());
-    num_partials += chunks;
+    num_partials += work_.rows[row].num_chunks();
     for (int32_t group = 0; group < config_.num_kv_heads; ++group) {
-      work_.chunks_left[row * config_.num_kv_heads + group] = chunks;
+      work_.chunks_left[row * config_.num_kv_heads + group] = ChunksIn(work_.rows[row], 0);
     }
   }
   PlanAttention(num_layers);
@@ -420,6 +444,7 @@ void CpuTransformer::SizeWorkspace(int32_t num_layers) {
   }
   const int64_t hidden = config_.hidden_size;
   const int64_t inner = config_.feed_forward_size;
+  for (std::vector<float>& turns : work_.turns) turns.resize(rows * config_.head_dim);
   work_.hidden.resize(rows * hidden);
   work_.normed.Resize(rows, hidden);
   work_.projected.resize(rows * projected_size());
@@ -467,32 +492,65 @@ void CpuTransformer::Layer(int32_t thread, int32_t layer) {
     QuantiseAttended(thread);
     pool_.Wait();
   }
-  AddProduct(thread, weights.attention_out, work_.attended);
+  AddProduct(thread, weights.attention_out, work_.attended, weights.attention_post_norm);
   pool_.Wait();
+  AddNormed(thread, weights.attention_post_norm);
   Norm(thread, weights.feed_norm);
   pool_.Wait();
   FeedForward(thread, weights);
   pool_.Wait();
-  AddProduct(thread, weights.down, work_.inside);
+  AddProduct(thread, weights.down, work_.inside, weights.feed_post_norm);
   pool_.Wait();
+  AddNormed(thread, weights.feed_post_norm);
 }
 
 void CpuTransformer::Embed(int32_t thread) {
   const auto [first, last] = PartOf(num_rows(), thread, pool_.num_threads());
+  const int64_t hidden = config_.hidden_size;
   for (int64_t row = first; row < last; ++row) {
-    weights_.embedding->Unpack(work_.rows[row].token(),
-                               work_.hidden.data() + row * config_.hidden_size);
+    float* x = work_.hidden.data() + row * hidden;
+    weights_.embedding->Unpack(work_.rows[row].token(), x);
+    if (config_.embedding_scale != 1.0f) {
+      for (int64_t i = 0; i < hidden; ++i) x[i] *= config_.embedding_scale;
+    }
+    if (config_.learned_positions) {
+      const float* position = weights_.positions.data() + work_.rows[row].position * hidden;
+      for (int64_t i = 0; i < hidden; ++i) x[i] += position[i];
+    }
+    TurnRow(row);
   }
 }
 
 // Rows are divided as in Embed, so that no barrier is needed before the first norm.
-void CpuTransformer::Norm(int32_t thread, const std::vector<float>& weight) {
+void CpuTransformer::Norm(int32_t thread, const NormWeights& weights) {
   const int64_t hidden = config_.hidden_size;
   const auto [first, last] = PartOf(num_rows(), thread, pool_.num_threads());
   for (int64_t row = first; row < last; ++row) {
-    kernels_.rms_norm(work_.hidden.data() + row * hidden, weight.data(), hidden,
-                      config_.rms_norm_epsilon, work_.normed.Row(row));
+    NormRow(work_.hidden.data() + row * hidden, weights, work_.normed.Row(row));
     work_.normed.Quantise(kernels_, row, 0, hidden);
+  }
+}
+
+void CpuTransformer::NormRow(const float* x, const NormWeights& weights, float* y) const {
+  if (config_.norm == NormKind::kRms) {
+    kernels_.rms_norm(x, weights.weight.data(), config_.hidden_size, config_.norm_epsilon, y);
+  } else {
+    kernels_.layer_norm(x, weights.weight.data(), weights.bias.data(), config_.hidden_size,
+                        config_.norm_epsilon, y);
+  }
+}
+
+// Tiles [first_tile, last_tile) of the products of all rows, with the bias.
+void CpuTransformer::Multiply(const Projection& projection, const ActivationBuffer& x,
+                              int64_t first_tile, int64_t last_tile, float* y,
+                              int64_t stride) const {
+  const PackedMatrix& matrix = projection.matrix;
+  kernels_.multiply(matrix, x.View(), num_rows(), first_tile, last_tile, y, stride);
+  if (projection.bias.empty()) return;
+  const int64_t first = first_tile * kTileRows;
+  const int64_t count = std::min(matrix.rows(), last_tile * kTileRows) - first;
+  for (int64_t row = 0; row < num_rows(); ++row) {
+    for (int64_t i = 0; i < count; ++i) y[row * stride + i] += projection.bias[first + i];
   }
 }
 
@@ -504,14 +562,14 @@ void CpuTransformer::Project(int32_t thread, int32_t layer) {
   const int64_t heads = config_.num_heads + 2 * int64_t{config_.num_kv_heads};
   const auto [first, last] = PartOf(heads, thread, pool_.num_threads());
   int64_t begin = 0;
-  for (const PackedMatrix* matrix : {&weights.query, &weights.key, &weights.value}) {
-    const int64_t end = begin + matrix->rows() / dim;
+  for (const Projection* projection : {&weights.query, &weights.key, &weights.value}) {
+    const int64_t end = begin + projection->matrix.rows() / dim;
     const int64_t from = std::max(first, begin);
     const int64_t to = std::min(last, end);
     if (from < to) {
-      kernels_.multiply(*matrix, work_.normed.View(), num_rows(), (from - begin) * dim / kTileRows,
-                        (to - begin) * dim / kTileRows, work_.projected.data() + from * dim,
-                        projected_size());
+      Multiply(*projection, work_.normed, (from - begin) * dim / kTileRows,
+               (to - begin) * dim / kTileRows, work_.projected.data() + from * dim,
+               projected_size());
     }
     begin = end;
   }
@@ -526,10 +584,15 @@ void CpuTransformer::FinishHead(int64_t row, int64_t head, int32_t layer, Thread
   const int64_t first_value = first_key + config_.num_kv_heads;
   float* values = work_.projected.data() + row * projected_size() + head * dim;
   const Row& at = work_.rows[row];
-  if (head < first_value) Rotate(values, at.position);
+  if (head < first_value) {
+    const LayerWeights& weights = weights_.layers[layer];
+    const std::vector<float>& norm =
+        (head < first_key ? weights.query_norm : weights.key_norm).weight;
+    if (!norm.empty()) kernels_.rms_norm(values, norm.data(), dim, config_.norm_epsilon, values);
+    if (!config_.rotaries.empty()) Rotate(values, row, config_.layers[layer].rotary);
+  }
   if (head < first_key) {
-    const float scale = 1.0f / std::sqrt(static_cast<float>(dim));
-    for (int64_t d = 0; d < dim; ++d) values[d] *= scale;
+    for (int64_t d = 0; d < dim; ++d) values[d] *= config_.attention_scale;
     return;
   }
   kernels_.to_half(values, dim, scratch.halves.data());
@@ -545,16 +608,19 @@ void CpuTransformer::FinishHead(int64_t row, int64_t head, int32_t layer, Thread
 // Threads take units as they come to them. Whoever finishes the last chunk of a row and group adds
 // up its chunks, in their order.
 void CpuTransformer::Attend(int32_t layer, ThreadScratch& scratch) {
-  const auto count = static_cast<int32_t>(work_.units.size());
+  const auto kind = std::find(windows_.begin(), windows_.end(), config_.layers[layer].window);
+  const std::vector<AttentionUnit>& units = work_.units[kind - windows_.begin()];
+  const auto count = static_cast<int32_t>(units.size());
   std::atomic<int32_t>& taken = work_.units_taken[layer];
   for (int32_t i; (i = taken.fetch_add(1, std::memory_order_relaxed)) < count;) {
-    const AttentionUnit& unit = work_.units[i];
+    const AttentionUnit& unit = units[i];
     AttendUnit(unit, layer, scratch);
     for (int32_t row = unit.row; row < unit.row + unit.num_rows; ++row) {
       std::atomic<int32_t>& left = work_.chunks_left[row * config_.num_kv_heads + unit.group];
       if (left.fetch_sub(1, std::memory_order_acq_rel) > 1) continue;
-      left.store(static_cast<int32_t>(work_.rows[row].num_chunks()), std::memory_order_relaxed);
-      Combine(row, unit.group, scratch);
+      Combine(row, unit.group, layer, scratch);
+      if (layer + 1 == config_.num_layers) continue;
+      left.store(ChunksIn(work_.rows[row], layer + 1), std::memory_order_relaxed);
     }
   }
 }
@@ -567,12 +633,16 @@ void CpuTransformer::AttendUnit(const AttentionUnit& unit, int32_t layer, Thread
   const uint16_t* keys[kChunkPages];
   const uint16_t* values[kChunkPages];
   FindPages(widest, unit, layer, scratch, keys, values);
+  const int32_t window = config_.layers[layer].window;
+  const int64_t chunk_begin = unit.chunk * kAttentionChunk;
   scratch.heads.clear();
   for (int64_t row = unit.row; row < unit.row + unit.num_rows; ++row) {
     const float* queries = work_.projected.data() + row * projected_size();
+    const int64_t first =
+        std::max<int64_t>(0, work_.rows[row].FirstSeen(window) - chunk_begin);
     const int64_t partial = (work_.first_partial[row] + unit.chunk) * config_.num_heads;
     for (int64_t head = unit.group * heads; head < (unit.group + 1) * heads; ++head) {
-      scratch.heads.push_back({queries + head * dim, work_.rows[row].CountIn(unit.chunk),
+      scratch.heads.push_back({queries + head * dim, first, work_.rows[row].CountIn(unit.chunk),
                                work_.largest.data() + partial + head,
                                work_.mass.data() + partial + head,
                                work_.weighted.data() + (partial + head) * dim});
@@ -607,14 +677,15 @@ void CpuTransformer::FindPages(const Row& row, const AttentionUnit& unit, int32_
 
 // The heads of a group, then their int8 form if they fill whole blocks; if not, the region that
 // reads them does it.
-void CpuTransformer::Combine(int64_t row, int64_t group, ThreadScratch& scratch) {
+void CpuTransformer::Combine(int64_t row, int64_t group, int32_t layer, ThreadScratch& scratch) {
   const int64_t dim = config_.head_dim;
   const int64_t heads = config_.num_heads;
   const int64_t in_group = heads_in_group();
-  const int64_t chunks = work_.rows[row].num_chunks();
+  const int64_t first_chunk = work_.rows[row].FirstChunk(config_.layers[layer].window);
+  const int64_t chunks = work_.rows[row].num_chunks() - first_chunk;
   for (int64_t head = group * in_group; head < (group + 1) * in_group; ++head) {
     for (int64_t chunk = 0; chunk < chunks; ++chunk) {
-      const int64_t partial = (work_.first_partial[row] + chunk) * heads + head;
+      const int64_t partial = (work_.first_partial[row] + first_chunk + chunk) * heads + head;
       scratch.weighted[chunk] = work_.weighted.data() + partial * dim;
       scratch.largest[chunk] = work_.largest[partial];
       scratch.mass[chunk] = work_.mass[partial];
@@ -634,18 +705,31 @@ void CpuTransformer::QuantiseAttended(int32_t thread) {
   }
 }
 
-// Adds matrix * x to the residual stream, by columns.
-void CpuTransformer::AddProduct(int32_t thread, const PackedMatrix& matrix,
-                                const ActivationBuffer& x) {
+// The product of what a part of the layer gives, by columns. It is added to the residual stream
+// here, unless it is to be normed as a whole first.
+void CpuTransformer::AddProduct(int32_t thread, const Projection& projection,
+                                const ActivationBuffer& x, const NormWeights& post_norm) {
   const int64_t hidden = config_.hidden_size;
-  const auto [first, last] = PartOf(matrix.num_tiles(), thread, pool_.num_threads());
-  kernels_.multiply(matrix, x.View(), num_rows(), first, last,
-                    work_.delta.data() + first * kTileRows, hidden);
+  const auto [first, last] = PartOf(projection.matrix.num_tiles(), thread, pool_.num_threads());
+  Multiply(projection, x, first, last, work_.delta.data() + first * kTileRows, hidden);
+  if (!post_norm.weight.empty()) return;
   for (int64_t row = 0; row < num_rows(); ++row) {
     const int64_t end = row * hidden + std::min(hidden, last * kTileRows);
     for (int64_t i = row * hidden + first * kTileRows; i < end; ++i) {
       work_.hidden[i] += work_.delta[i];
     }
+  }
+}
+
+// Rows are divided as in Norm, which follows.
+void CpuTransformer::AddNormed(int32_t thread, const NormWeights& post_norm) {
+  if (post_norm.weight.empty()) return;
+  const int64_t hidden = config_.hidden_size;
+  const auto [first, last] = PartOf(num_rows(), thread, pool_.num_threads());
+  for (int64_t row = first; row < last; ++row) {
+    float* normed = work_.delta.data() + row * hidden;
+    NormRow(normed, post_norm, normed);
+    for (int64_t i = 0; i < hidden; ++i) work_.hidden[row * hidden + i] += normed[i];
   }
 }
 
@@ -655,14 +739,17 @@ void CpuTransformer::FeedForward(int32_t thread, const LayerWeights& weights) {
   const auto [first, last] = PartOf(inner, thread, pool_.num_threads(), kBlock);
   const int64_t first_tile = first / kTileRows;
   const int64_t last_tile = (last + kTileRows - 1) / kTileRows;
-  kernels_.multiply(weights.gate, work_.normed.View(), num_rows(), first_tile, last_tile,
-                    work_.gate.data() + first, inner);
-  kernels_.multiply(weights.up, work_.normed.View(), num_rows(), first_tile, last_tile,
-                    work_.up.data() + first, inner);
+  Multiply(weights.up, work_.normed, first_tile, last_tile, work_.up.data() + first, inner);
+  if (config_.gated) {
+    Multiply(weights.gate, work_.normed, first_tile, last_tile, work_.gate.data() + first, inner);
+  }
+  const auto activate =
+      config_.activation == Activation::kSilu ? kernels_.silu_multiply : kernels_.gelu_multiply;
   for (int64_t row = 0; row < num_rows(); ++row) {
-    kernels_.silu_multiply(work_.gate.data() + row * inner + first,
-                           work_.up.data() + row * inner + first, last - first,
-                           work_.inside.Row(row) + first);
+    const float* up = work_.up.data() + row * inner + first;
+    const float* gate = work_.gate.data() + row * inner + first;
+    activate(config_.gated ? gate : up, config_.gated ? up : nullptr, last - first,
+             work_.inside.Row(row) + first);
     work_.inside.Quantise(kernels_, row, first, last);
   }
 }
@@ -674,8 +761,7 @@ void CpuTransformer::NormWanted(int32_t thread) {
   int64_t next = std::count_if(work_.rows.begin(), work_.rows.begin() + first, wants);
   for (int64_t row = first; row < last; ++row) {
     if (!wants(work_.rows[row])) continue;
-    kernels_.rms_norm(work_.hidden.data() + row * hidden, weights_.output_norm.data(), hidden,
-                      config_.rms_norm_epsilon, work_.wanted.Row(next));
+    NormRow(work_.hidden.data() + row * hidden, weights_.output_norm, work_.wanted.Row(next));
     work_.wanted.Quantise(kernels_, next++, 0, hidden);
   }
 }

@@ -24,8 +24,9 @@ struct Activations {
 
 // A query head of a row. D is the head size.
 struct AttentionHead {
-  const float* query;  // [D], times 1 / sqrt(D)
-  int64_t count;       // Positions that it sees: the first ones of the chunk, at least 1.
+  const float* query;  // [D], times the model's attention scale
+  int64_t first;       // It sees the chunk's positions [first, count), at least one.
+  int64_t count;
   // Results: the largest score, the sum of exp(score - largest), and the values weighted by the
   // exponentials.
   float* largest;
@@ -61,8 +62,13 @@ struct Kernels {
                    float* sums);
   // y = x / sqrt(mean(x^2) + epsilon) * weight
   void (*rms_norm)(const float* x, const float* weight, int64_t columns, float epsilon, float* y);
+  // y = (x - mean(x)) / sqrt(variance(x) + epsilon) * weight + bias
+  void (*layer_norm)(const float* x, const float* weight, const float* bias, int64_t columns,
+                     float epsilon, float* y);
   // y = gate / (1 + exp(-gate)) * up
   void (*silu_multiply)(const float* gate, const float* up, int64_t count, float* y);
+  // y = gate / (1 + exp(-2 sqrt(2 / pi) (gate + 0.044715 gate^3))) * up, up being 1 if it is null
+  void (*gelu_multiply)(const float* gate, const float* up, int64_t count, float* y);
   // y = sum over chunks of exp(largest - the largest of all) * weighted, divided by the same sum of
   // masses; for one head, in the order of the chunks.
   void (*combine)(const float* const* weighted, const float* largest, const float* mass,

@@ -421,23 +421,72 @@ void RmsNorm(const float* x, const float* weight, int64_t columns, float epsilon
 }
 
 template <typename S>
-PACELINE_INLINE typename S::Floats Silu(typename S::Floats x) {
-  const auto one = S::Set(1);
-  return S::Divide(x, S::Add(one, Exp<S>(S::Subtract(S::Set(0), x))));
+PACELINE_INLINE float SumOf(const float* x, int64_t columns) {
+  auto sums = S::Set(0);
+  int64_t i = 0;
+  for (; i + 8 <= columns; i += 8) sums = S::Add(sums, S::Load(x + i));
+  float sum = SumOfLanes<S>(sums);
+  for (; i < columns; ++i) sum += x[i];
+  return sum;
 }
 
 template <typename S>
-void SiluMultiply(const float* gate, const float* up, int64_t count, float* y) {
+void LayerNorm(const float* x, const float* weight, const float* bias, int64_t columns,
+               float epsilon, float* y) {
+  const float mean = SumOf<S>(x, columns) / static_cast<float>(columns);
+  auto squares = S::Set(0);
   int64_t i = 0;
-  for (; i + 8 <= count; i += 8) {
-    S::Store(y + i, S::Multiply(Silu<S>(S::Load(gate + i)), S::Load(up + i)));
+  for (; i + 8 <= columns; i += 8) {
+    const auto value = S::Subtract(S::Load(x + i), S::Set(mean));
+    squares = S::Fma(value, value, squares);
   }
+  float sum = SumOfLanes<S>(squares);
+  for (; i < columns; ++i) sum += (x[i] - mean) * (x[i] - mean);
+  const float factor = 1.0f / __builtin_sqrtf(sum / static_cast<float>(columns) + epsilon);
+  for (i = 0; i + 8 <= columns; i += 8) {
+    const auto value = S::Multiply(S::Subtract(S::Load(x + i), S::Set(mean)), S::Set(factor));
+    S::Store(y + i, S::Fma(value, S::Load(weight + i), S::Load(bias + i)));
+  }
+  for (; i < columns; ++i) y[i] = (x[i] - mean) * factor * weight[i] + bias[i];
+}
+
+// x / (1 + exp(-slope)): SiLU for the slope x.
+template <typename S>
+PACELINE_INLINE typename S::Floats Sigmoidal(typename S::Floats x, typename S::Floats slope) {
+  const auto one = S::Set(1);
+  return S::Divide(x, S::Add(one, Exp<S>(S::Subtract(S::Set(0), slope))));
+}
+
+template <typename S>
+struct SiluOf {
+  static PACELINE_INLINE typename S::Floats Apply(typename S::Floats x) {
+    return Sigmoidal<S>(x, x);
+  }
+};
+
+template <typename S>
+struct GeluOf {
+  static PACELINE_INLINE typename S::Floats Apply(typename S::Floats x) {
+    constexpr float kTwice = 1.59576912160573f;  // 2 sqrt(2 / pi)
+    const auto cubic = S::Fma(S::Multiply(x, x), S::Set(0.044715f * kTwice), S::Set(kTwice));
+    return Sigmoidal<S>(x, S::Multiply(x, cubic));
+  }
+};
+
+template <typename S, typename Function>
+void ActivateMultiply(const float* gate, const float* up, int64_t count, float* y) {
+  const auto eight = [&](const float* gates, const float* ups) __attribute__((always_inline)) {
+    const auto value = Function::Apply(S::Load(gates));
+    return ups == nullptr ? value : S::Multiply(value, S::Load(ups));
+  };
+  int64_t i = 0;
+  for (; i + 8 <= count; i += 8) S::Store(y + i, eight(gate + i, up ? up + i : nullptr));
   if (i == count) return;
   float gates[8] = {};
   float ups[8] = {};
-  for (int64_t j = i; j < count; ++j) gates[j - i] = gate[j], ups[j - i] = up[j];
+  for (int64_t j = i; j < count; ++j) gates[j - i] = gate[j], ups[j - i] = up ? up[j] : 1;
   float products[8];
-  S::Store(products, S::Multiply(Silu<S>(S::Load(gates)), S::Load(ups)));
+  S::Store(products, eight(gates, ups));
   for (int64_t j = i; j < count; ++j) y[j] = products[j - i];
 }
 
@@ -464,8 +513,11 @@ class ChunkHeads {
  public:
   ChunkHeads(const AttentionChunk& chunk, int64_t first)
       : chunk_(chunk), heads_(chunk.heads + first) {
+    earliest_ = latest_ = heads_[0].first;
     fewest_ = most_ = heads_[0].count;
     for (int r = 1; r < R; ++r) {
+      earliest_ = heads_[r].first < earliest_ ? heads_[r].first : earliest_;
+      latest_ = heads_[r].first > latest_ ? heads_[r].first : latest_;
       fewest_ = heads_[r].count < fewest_ ? heads_[r].count : fewest_;
       most_ = heads_[r].count > most_ ? heads_[r].count : most_;
     }
@@ -475,7 +527,7 @@ class ChunkHeads {
     for (int64_t d = 0; d < chunk_.head_dim; ++d) {
       for (int r = 0; r < R; ++r) chunk_.queries[d * R + r] = heads_[r].query[d];
     }
-    for (int64_t first = 0; first < most_; first += kPage) Score(first);
+    for (int64_t first = earliest_ / kPage * kPage; first < most_; first += kPage) Score(first);
     for (int r = 0; r < R; ++r) Exponentials(r);
     int64_t d = 0;
     for (; d + 16 <= chunk_.head_dim; d += 16) WeighValues(d);
@@ -508,26 +560,33 @@ class ChunkHeads {
     }
   }
 
-  // Scores become exp(score - largest); those beyond the count 0.
+  // Scores become exp(score - largest); those that the head does not see 0.
   void Exponentials(int r) {
     const AttentionHead& head = heads_[r];
     float* scores = Scores(r);
-    float largest = scores[0];
-    for (int64_t i = 1; i < head.count; ++i) largest = scores[i] > largest ? scores[i] : largest;
-    const int64_t padded = (head.count + 7) / 8 * 8;
-    for (int64_t i = head.count; i < padded; ++i) scores[i] = largest;
-    for (int64_t i = 0; i < padded; i += 8) {
+    float largest = scores[head.first];
+    for (int64_t i = head.first + 1; i < head.count; ++i) {
+      largest = scores[i] > largest ? scores[i] : largest;
+    }
+    const int64_t begin = head.first / 8 * 8;
+    const int64_t end = (head.count + 7) / 8 * 8;
+    const auto fill_unseen = [&](float value) {
+      for (int64_t i = begin; i < head.first; ++i) scores[i] = value;
+      for (int64_t i = head.count; i < end; ++i) scores[i] = value;
+    };
+    fill_unseen(largest);
+    for (int64_t i = begin; i < end; i += 8) {
       S::Store(scores + i, Exp<S>(S::Subtract(S::Load(scores + i), S::Set(largest))));
     }
-    for (int64_t i = head.count; i < padded; ++i) scores[i] = 0;
+    fill_unseen(0);
     auto sums = S::Set(0);
-    for (int64_t i = 0; i < padded; i += 8) sums = S::Add(sums, S::Load(scores + i));
+    for (int64_t i = begin; i < end; i += 8) sums = S::Add(sums, S::Load(scores + i));
     *head.largest = largest;
     *head.mass = SumOfLanes<S>(sums);
   }
 
   // Sixteen dimensions from `d` on of the weighted values: for each one sum over the positions. A
-  // head does not touch what lies beyond its count, were it only to weigh it with 0.
+  // head does not touch what it does not see, were it only to weigh it with 0.
   PACELINE_INLINE void WeighValues(int64_t d) {
     Floats low[R], high[R];
     for (int r = 0; r < R; ++r) low[r] = high[r] = S::Set(0);
@@ -543,8 +602,10 @@ class ChunkHeads {
         high[r] = S::Fma(weight, value_high, high[r]);
       }
     };
-    for (int64_t i = 0; i < fewest_; ++i) add(i, [](int) { return true; });
-    for (int64_t i = fewest_; i < most_; ++i) add(i, [&](int r) { return i < heads_[r].count; });
+    const int64_t shared = latest_ < fewest_ ? latest_ : fewest_;  // Seen by all from here on.
+    for (int64_t i = earliest_; i < shared; ++i) add(i, [&](int r) { return Sees(r, i); });
+    for (int64_t i = shared; i < fewest_; ++i) add(i, [](int) { return true; });
+    for (int64_t i = fewest_; i < most_; ++i) add(i, [&](int r) { return Sees(r, i); });
     for (int r = 0; r < R; ++r) {
       S::Store(heads_[r].weighted + d, low[r]);
       S::Store(heads_[r].weighted + d + 8, high[r]);
@@ -554,16 +615,19 @@ class ChunkHeads {
   // Head sizes that are no multiple of 16 pay for it: one dimension at a time.
   void WeighValue(int r, int64_t d) {
     float sum = 0;
-    for (int64_t i = 0; i < heads_[r].count; ++i) {
+    for (int64_t i = heads_[r].first; i < heads_[r].count; ++i) {
       sum += Scores(r)[i] * HalfToFloat(chunk_.values[i / kPage][i % kPage * chunk_.head_dim + d]);
     }
     heads_[r].weighted[d] = sum;
   }
 
+  bool Sees(int r, int64_t i) const { return i >= heads_[r].first && i < heads_[r].count; }
   PACELINE_INLINE float* Scores(int r) const { return chunk_.scores + r * kAttentionChunk; }
 
   const AttentionChunk& chunk_;
   const AttentionHead* heads_;
+  int64_t earliest_;  // The first position that any of the heads sees,
+  int64_t latest_;    // and the last of their first ones.
   int64_t fewest_;  // Positions that all of the heads see,
   int64_t most_;    // and that any does.
 };
@@ -606,8 +670,16 @@ void Combine(const float* const* weighted, const float* largest, const float* ma
 
 template <typename S>
 constexpr Kernels MakeKernels(const char* name) {
-  return {name,          Multiply<S>,     Quantise<S>, RmsNorm<S>,
-          SiluMultiply<S>, Combine<S>, ToHalf<S>,   Attend<S>};
+  return {name,
+          Multiply<S>,
+          Quantise<S>,
+          RmsNorm<S>,
+          LayerNorm<S>,
+          ActivateMultiply<S, SiluOf<S>>,
+          ActivateMultiply<S, GeluOf<S>>,
+          Combine<S>,
+          ToHalf<S>,
+          Attend<S>};
 }
 
 #undef PACELINE_INLINE

@@ -40,6 +40,24 @@ int64_t NumParameters(const WeightSource& weights) {
   return count;
 }
 
+Json RotaryJson(const ModelConfig& config) {
+  Json json = Json::array();
+  for (const Rotary& rotary : config.rotaries) {
+    json.push_back({{"base", rotary.base}, {"scaling", rotary.scaling}});
+  }
+  return json;
+}
+
+// Null, or the window's size and how many layers have it.
+Json WindowJson(const ModelConfig& config) {
+  int32_t window = 0;
+  int64_t layers = 0;
+  for (const LayerConfig& layer : config.layers) {
+    if (layer.window > 0) window = layer.window, ++layers;
+  }
+  return layers == 0 ? Json(nullptr) : Json{{"positions", window}, {"layers", layers}};
+}
+
 Json ModelJson(const std::string& path, const WeightSource& weights) {
   const ModelConfig& config = weights.config();
   Json types;
@@ -57,9 +75,10 @@ Json ModelJson(const std::string& path, const WeightSource& weights) {
           {"head_dim", config.head_dim},
           {"context_length", config.context_length},
           {"vocab_size", config.vocab_size},
-          {"rope_base", config.rope_base},
+          {"rotary", RotaryJson(config)},
+          {"sliding_window", WindowJson(config)},
           {"num_parameters", NumParameters(weights)},
-          {"tied_embedding", !weights.Find("output.weight").ok()},
+          {"tied_embedding", config.tied_head},
           {"tensor_types", types}};
 }
 
@@ -113,6 +132,19 @@ std::string ModelText(const Json& model) {
   text += Line("heads", absl::StrCat(number("num_heads"), " of size ", number("head_dim"), ", ",
                                      number("num_kv_heads"), " for keys and values"));
   text += Line("context", absl::StrCat(number("context_length"), " tokens"));
+  std::string positions = model["rotary"].empty() ? "learned" : "";
+  for (const Json& rotary : model["rotary"]) {
+    absl::StrAppend(&positions, positions.empty() ? "" : "; ", "rotary, base ",
+                    rotary["base"].get<double>());
+    if (rotary["scaling"] != "none") {
+      absl::StrAppend(&positions, ", scaled: ", rotary["scaling"].get<std::string>());
+    }
+  }
+  text += Line("positions", positions);
+  if (const Json& window = model["sliding_window"]; !window.is_null()) {
+    text += Line("window", absl::StrCat("the last ", window["positions"].get<int64_t>(), " in ",
+                                        window["layers"].get<int64_t>(), " of the layers"));
+  }
   text += Line("vocabulary",
                absl::StrCat(number("vocab_size"), " rows, output head ",
                             model["tied_embedding"].get<bool>() ? "shared with the embedding"

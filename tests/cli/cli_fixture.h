@@ -15,7 +15,7 @@
 namespace paceline::testing {
 
 inline const std::string& Model() {
-  static const std::string path = DataPath("llama/model-f32.gguf");
+  static const std::string path = DataPath("models/llama/model-f32.gguf");
   return path;
 }
 

@@ -38,7 +38,7 @@ constexpr uint32_t kSequences = 50'000;
 using Tokens = std::array<int32_t, kTokens>;
 using Counts = std::map<Tokens, int64_t>;
 
-std::string TinyModel() { return DataPath("llama/model-f32.gguf"); }
+std::string TinyModel() { return DataPath("models/llama/model-f32.gguf"); }
 
 SamplingOptions TopK4() {
   SamplingOptions sampling;

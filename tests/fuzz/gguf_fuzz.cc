@@ -77,6 +77,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   CheckMessage(config.status());
   if (!config.ok()) return 0;
   Require(config->Validate().ok());
-  CheckMessage(CheckTensors(*file, *config));
+  CheckMessage(GgufTensors(*file, *config).status());
   return 0;
 }

@@ -261,7 +261,7 @@ TEST_P(KernelsTest, AttentionIsTheSoftmaxOfTheScores) {
       for (float& query : queries) query = normal(random);
       std::vector<AttentionHead> heads;
       for (int64_t head = 0; head < num_heads; ++head) {
-        heads.push_back({&queries[head * kDim], std::max<int64_t>(1, most - head % 4), &largest[head],
+        heads.push_back({&queries[head * kDim], 0, std::max<int64_t>(1, most - head % 4), &largest[head],
                          &mass[head], &weighted[head * kDim]});
       }
       kernels().attend({heads.data(), num_heads, key_pages, value_pages, kDim, scratch.data(),

@@ -75,10 +75,10 @@ struct Golden {
 class CpuGoldenTest : public ::testing::TestWithParam<Golden> {};
 
 TEST_P(CpuGoldenTest, LogitsAreNearTheOracle) {
-  const auto expected = ReadJson(std::string("llama/") + GetParam().expected);
+  const auto expected = ReadJson(std::string("models/") + GetParam().expected);
   const auto input = expected["input_ids"].get<Tokens>();
   for (const std::string& isa : RunnableIsas()) {
-    const auto model = Load(DataPath(std::string("llama/") + GetParam().file), {.isa = isa});
+    const auto model = Load(DataPath(std::string("models/") + GetParam().file), {.isa = isa});
     const Rows rows = Forward(*model, {{model->cache().Create(), input, {}, RowWish::kAll}});
     const double difference =
         std::max(LargestDifference(rows.back(), Numbers<float>(expected["logits_last"])),
@@ -89,19 +89,33 @@ TEST_P(CpuGoldenTest, LogitsAreNearTheOracle) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, CpuGoldenTest,
-                         ::testing::Values(Golden{"model-f32.gguf", "expected.json", 4e-3},
-                                           Golden{"model-f16.gguf", "expected-f16.json", 4e-3},
-                                           Golden{"model-bf16.gguf", "expected-bf16.json", 4e-3},
-                                           Golden{"model-q8_0.gguf", "expected-q8_0.json", 0.2},
-                                           Golden{"model-q4_0.gguf", "expected-q4_0.json", 0.2},
-                                           Golden{"model-q4_1.gguf", "expected-q4_1.json", 0.2}));
+INSTANTIATE_TEST_SUITE_P(
+    Types, CpuGoldenTest,
+    ::testing::Values(Golden{"llama/model-f32.gguf", "llama/expected.json", 4e-3},
+                      Golden{"llama/model-f16.gguf", "llama/expected-f16.json", 4e-3},
+                      Golden{"llama/model-bf16.gguf", "llama/expected-bf16.json", 4e-3},
+                      Golden{"llama/model-q8_0.gguf", "llama/expected-q8_0.json", 0.2},
+                      Golden{"llama/model-q4_0.gguf", "llama/expected-q4_0.json", 0.2},
+                      Golden{"llama/model-q4_1.gguf", "llama/expected-q4_1.json", 0.2}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Families, CpuGoldenTest,
+    ::testing::Values(Golden{"llama3-rope/model-f32.gguf", "llama3-rope/expected.json", 4e-3},
+                      Golden{"llama-untied/model-f32.gguf", "llama-untied/expected.json", 4e-3},
+                      Golden{"mistral/model-f32.gguf", "mistral/expected.json", 4e-3},
+                      Golden{"qwen2/model-f32.gguf", "qwen2/expected.json", 4e-3},
+                      Golden{"qwen2-untied/model-f32.gguf", "qwen2-untied/expected.json", 4e-3},
+                      Golden{"qwen3/model-f32.gguf", "qwen3/expected.json", 4e-3},
+                      Golden{"gemma3/model-f32.gguf", "gemma3/expected.json", 4e-3},
+                      Golden{"gemma3/model-f32-nopattern.gguf", "gemma3/expected-nopattern.json",
+                             4e-3},
+                      Golden{"gpt2/model-f32.gguf", "gpt2/expected.json", 4e-3}));
 
 // ---- Width invariance.
 
 class CpuInvarianceTest : public ::testing::TestWithParam<const char*> {
  protected:
-  std::string path() const { return DataPath(std::string("llama/") + GetParam()); }
+  std::string path() const { return DataPath(std::string("models/") + GetParam()); }
 };
 
 Tokens RandomTokens(std::mt19937& random, size_t count) {
@@ -267,14 +281,20 @@ TEST(BestLogitTest, TakesTheLowestOfEqualsAndRefusesWhatIsNotANumber) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, CpuInvarianceTest,
-                         ::testing::Values("model-f32.gguf", "model-f16.gguf", "model-bf16.gguf",
-                                           "model-q8_0.gguf", "model-q4_0.gguf",
-                                           "model-q4_1.gguf"));
+                         ::testing::Values("llama/model-f32.gguf", "llama/model-f16.gguf",
+                                           "llama/model-bf16.gguf", "llama/model-q8_0.gguf",
+                                           "llama/model-q4_0.gguf", "llama/model-q4_1.gguf"));
+
+// Windows of 8 positions among layers that see all, biases, norms of other kinds and places.
+INSTANTIATE_TEST_SUITE_P(Families, CpuInvarianceTest,
+                         ::testing::Values("mistral/model-f32.gguf", "qwen2/model-f32.gguf",
+                                           "qwen3/model-f32.gguf", "gemma3/model-f32.gguf",
+                                           "gpt2/model-f32.gguf"));
 
 // ---- Refusals.
 
 TEST(CpuTransformerTest, OptionsAreRefusedByName) {
-  const auto source = OpenModel(DataPath("llama/model-f32.gguf"));
+  const auto source = OpenModel(DataPath("models/llama/model-f32.gguf"));
   ASSERT_THAT(source, IsOk());
   const auto invalid = absl::StatusCode::kInvalidArgument;
   EXPECT_THAT(LoadCpuModel(**source, {.isa = "sse9"}),
@@ -286,7 +306,7 @@ TEST(CpuTransformerTest, OptionsAreRefusedByName) {
 }
 
 TEST(CpuTransformerTest, ContextEndsAtItsLastPosition) {
-  const auto model = Load(DataPath("llama/model-f32.gguf"), {.context_length = 8});
+  const auto model = Load(DataPath("models/llama/model-f32.gguf"), {.context_length = 8});
   const SequenceId sequence = model->cache().Create();
   const Tokens tokens = {1, 2, 3, 4, 5, 6, 7};
   Forward(*model, {{sequence, tokens, {}, RowWish::kNone}});

@@ -39,7 +39,7 @@ std::unique_ptr<LanguageModel> Load(const std::string& path, ModelOptions option
   return std::move(*model);
 }
 
-std::unique_ptr<LanguageModel> LoadTiny() { return Load(DataPath("llama/model-f32.gguf")); }
+std::unique_ptr<LanguageModel> LoadTiny() { return Load(DataPath("models/llama/model-f32.gguf")); }
 
 // Rows of `tokens` fed to `sequence` in one pass.
 ForwardOutput Feed(LanguageModel& model, SequenceId sequence, std::span<const int32_t> tokens,
@@ -70,12 +70,21 @@ const std::vector<int32_t> kTokens = {5, 200, 17, 300, 42, 99, 8, 120, 7, 61, 25
 
 // ---- Golden logits of a tiny checkpoint, in every block format.
 
-class GoldenTest : public ::testing::TestWithParam<std::pair<const char*, const char*>> {};
+struct Golden {
+  const char* model;     // In tests/data/models.
+  const char* expected;  // Beside it.
+};
+
+class GoldenTest : public ::testing::TestWithParam<Golden> {};
+
+std::string NextTo(const std::string& model, const std::string& name) {
+  const std::string path = "models/" + model;
+  return path.substr(0, path.rfind('/') + 1) + name;
+}
 
 TEST_P(GoldenTest, LogitsAndGreedyContinuationMatch) {
-  const auto [file, expected_file] = GetParam();
-  const auto model = Load(DataPath(std::string("llama/") + file));
-  const auto expected = ReadJson(std::string("llama/") + expected_file);
+  const auto model = Load(DataPath(std::string("models/") + GetParam().model));
+  const auto expected = ReadJson(NextTo(GetParam().model, GetParam().expected));
   const double tolerance = expected["tolerance_abs"].get<double>();
   const auto input = expected["input_ids"].get<std::vector<int32_t>>();
   const ForwardOutput output = Feed(*model, model->cache().Create(), input);
@@ -100,13 +109,26 @@ TEST_P(GoldenTest, LogitsAndGreedyContinuationMatch) {
   EXPECT_EQ(greedy, continuation);
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, GoldenTest,
-                         ::testing::Values(std::pair("model-f32.gguf", "expected.json"),
-                                           std::pair("model-f16.gguf", "expected-f16.json"),
-                                           std::pair("model-bf16.gguf", "expected-bf16.json"),
-                                           std::pair("model-q8_0.gguf", "expected-q8_0.json"),
-                                           std::pair("model-q4_0.gguf", "expected-q4_0.json"),
-                                           std::pair("model-q4_1.gguf", "expected-q4_1.json")));
+INSTANTIATE_TEST_SUITE_P(
+    Types, GoldenTest,
+    ::testing::Values(Golden{"llama/model-f32.gguf", "expected.json"},
+                      Golden{"llama/model-f16.gguf", "expected-f16.json"},
+                      Golden{"llama/model-bf16.gguf", "expected-bf16.json"},
+                      Golden{"llama/model-q8_0.gguf", "expected-q8_0.json"},
+                      Golden{"llama/model-q4_0.gguf", "expected-q4_0.json"},
+                      Golden{"llama/model-q4_1.gguf", "expected-q4_1.json"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Families, GoldenTest,
+    ::testing::Values(Golden{"llama3-rope/model-f32.gguf", "expected.json"},
+                      Golden{"llama-untied/model-f32.gguf", "expected.json"},
+                      Golden{"mistral/model-f32.gguf", "expected.json"},
+                      Golden{"qwen2/model-f32.gguf", "expected.json"},
+                      Golden{"qwen2-untied/model-f32.gguf", "expected.json"},
+                      Golden{"qwen3/model-f32.gguf", "expected.json"},
+                      Golden{"gemma3/model-f32.gguf", "expected.json"},
+                      Golden{"gemma3/model-f32-nopattern.gguf", "expected-nopattern.json"},
+                      Golden{"gpt2/model-f32.gguf", "expected.json"}));
 
 // ---- Golden logits of a real model.
 
@@ -272,7 +294,7 @@ TEST(ReferenceTransformerTest, ForksDoNotDisturbEachOther) {
 TEST(ReferenceTransformerTest, EarlyExitIsTheModelOfTheFirstLayers) {
   const std::string path =
       (std::filesystem::temp_directory_path() / "paceline_reference_slice.gguf").string();
-  ASSERT_THAT(SliceModel(DataPath("llama/model-f32.gguf"), path, 2), IsOk());
+  ASSERT_THAT(SliceModel(DataPath("models/llama/model-f32.gguf"), path, 2), IsOk());
   const auto sliced = Load(path);
   std::filesystem::remove(path);
   const auto model = LoadTiny();
@@ -317,7 +339,7 @@ TEST(ReferenceTransformerTest, RefusedPassesNameTheArgumentAndChangeNothing) {
 }
 
 TEST(ReferenceTransformerTest, FullCacheIsResourceExhaustedAndTakenBack) {
-  const auto model = Load(DataPath("llama/model-f32.gguf"), {.max_positions = 64});
+  const auto model = Load(DataPath("models/llama/model-f32.gguf"), {.max_positions = 64});
   const SequenceId sequence = model->cache().Create();
   const SequenceId other = model->cache().Create();
   Feed(*model, sequence, std::vector<int32_t>(40, 3));
@@ -332,7 +354,7 @@ TEST(ReferenceTransformerTest, FullCacheIsResourceExhaustedAndTakenBack) {
 }
 
 TEST(ReferenceTransformerTest, OptionsAreCheckedByName) {
-  const auto source = OpenModel(DataPath("llama/model-f32.gguf"));
+  const auto source = OpenModel(DataPath("models/llama/model-f32.gguf"));
   ASSERT_THAT(source, IsOk());
   const auto kInvalid = absl::StatusCode::kInvalidArgument;
   EXPECT_THAT(LoadReferenceModel(**source, {.device = "tpu"}),
@@ -346,7 +368,7 @@ TEST(ReferenceTransformerTest, OptionsAreCheckedByName) {
 }
 
 TEST(ReferenceTransformerTest, MissingCudaIsNamed) {
-  const auto source = OpenModel(DataPath("llama/model-f32.gguf"));
+  const auto source = OpenModel(DataPath("models/llama/model-f32.gguf"));
   ASSERT_THAT(source, IsOk());
   const auto model = LoadReferenceModel(**source, {.device = "cuda"});
   if (model.ok()) GTEST_SKIP() << "a CUDA device answers";

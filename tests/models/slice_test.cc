@@ -47,7 +47,7 @@ class SliceTest : public ::testing::Test {
 
 TEST_F(SliceTest, KeepsTheFirstLayersAndEverythingElse) {
   for (const std::string type : {"f32", "bf16", "q4_0", "q8_0"}) {
-    const std::string in = DataPath("llama/model-" + type + ".gguf");
+    const std::string in = DataPath("models/llama/model-" + type + ".gguf");
     const auto whole = OpenModel(in);
     ASSERT_THAT(whole, IsOk());
     for (int32_t num_layers = 1; num_layers <= 3; ++num_layers) {
@@ -71,8 +71,8 @@ TEST_F(SliceTest, KeepsTheFirstLayersAndEverythingElse) {
 }
 
 TEST_F(SliceTest, CopiesMetadataByteForByteButTheNumberOfLayers) {
-  const std::string in = ReadFile(DataPath("llama/model-q4_1.gguf"));
-  ASSERT_THAT(SliceModel(DataPath("llama/model-q4_1.gguf"), out_, 2), IsOk());
+  const std::string in = ReadFile(DataPath("models/llama/model-q4_1.gguf"));
+  ASSERT_THAT(SliceModel(DataPath("models/llama/model-q4_1.gguf"), out_, 2), IsOk());
   const std::string out = ReadFile(out_);
   const auto before = GgufFile::Parse(AsBytes(in), "in");
   const auto after = GgufFile::Parse(AsBytes(out), "out");
@@ -100,13 +100,13 @@ TEST_F(SliceTest, HonoursVersionAndAlignment) {
 
 TEST_F(SliceTest, ReplacesAnExistingFile) {
   folder_.Write("out.gguf", "old");
-  ASSERT_THAT(SliceModel(DataPath("llama/model-q4_0.gguf"), out_, 1), IsOk());
+  ASSERT_THAT(SliceModel(DataPath("models/llama/model-q4_0.gguf"), out_, 1), IsOk());
   EXPECT_THAT(OpenModel(out_), IsOk());
 }
 
 TEST_F(SliceTest, RefusesNumbersOfLayersThatTheModelHasNot) {
   for (int32_t num_layers : {-1, 0, 4, std::numeric_limits<int32_t>::max()}) {
-    EXPECT_THAT(SliceModel(DataPath("llama/model-q4_0.gguf"), out_, num_layers),
+    EXPECT_THAT(SliceModel(DataPath("models/llama/model-q4_0.gguf"), out_, num_layers),
                 StatusIs(kInvalidArgument,
                          absl::StrCat("layers: expected a number in [1, 3], got ", num_layers)));
   }
@@ -132,10 +132,10 @@ TEST_F(SliceTest, RefusesPlacesThatAreNoFiles) {
   std::filesystem::create_directory(folder_.Path("folder"));
   for (const std::string& out :
        {folder_.Path("pipe"), folder_.Path("folder"), std::string("/dev/null")}) {
-    EXPECT_THAT(SliceModel(DataPath("llama/model-q4_0.gguf"), out, 1),
+    EXPECT_THAT(SliceModel(DataPath("models/llama/model-q4_0.gguf"), out, 1),
                 StatusIs(kInvalidArgument, HasSubstr("out: expected the path of a file")));
   }
-  EXPECT_THAT(SliceModel(DataPath("llama/model-q4_0.gguf"), folder_.Path("none/out.gguf"), 1),
+  EXPECT_THAT(SliceModel(DataPath("models/llama/model-q4_0.gguf"), folder_.Path("none/out.gguf"), 1),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("cannot be written")));
   EXPECT_EQ(folder_.NumFiles(), 2);
 }
@@ -171,7 +171,7 @@ TEST_F(SliceTest, FailedWriteLeavesTheOldFileAndNoLitter) {
   folder_.Write("out.gguf", "old");
   for (rlim_t bytes : {rlim_t{0}, rlim_t{100}, rlim_t{20000}}) {
     const SizeLimit limit(bytes);
-    EXPECT_THAT(SliceModel(DataPath("llama/model-q4_0.gguf"), out_, 1).message(),
+    EXPECT_THAT(SliceModel(DataPath("models/llama/model-q4_0.gguf"), out_, 1).message(),
                 HasSubstr("out.gguf: cannot be written"));
   }
   EXPECT_EQ(ReadFile(out_), "old");
@@ -180,7 +180,7 @@ TEST_F(SliceTest, FailedWriteLeavesTheOldFileAndNoLitter) {
 
 TEST_F(SliceTest, LitterOfAKilledProcessIsNoHindrance) {
   folder_.Write(absl::StrCat("out.gguf.", getpid(), ".0.tmp"), "half");
-  ASSERT_THAT(SliceModel(DataPath("llama/model-q4_0.gguf"), out_, 1), IsOk());
+  ASSERT_THAT(SliceModel(DataPath("models/llama/model-q4_0.gguf"), out_, 1), IsOk());
   EXPECT_THAT(OpenModel(out_), IsOk());
 }
 

@@ -26,7 +26,7 @@ inline TokenizerSpec SpecOfModel(const std::string& path) {
 }
 
 // The spec of the 320-id tokenizer of the test models.
-inline TokenizerSpec TinySpec() { return SpecOfModel(DataPath("llama/model-f32.gguf")); }
+inline TokenizerSpec TinySpec() { return SpecOfModel(DataPath("models/llama/model-f32.gguf")); }
 
 inline std::unique_ptr<Tokenizer> Make(TokenizerSpec spec) {
   auto tokenizer = Tokenizer::Create(std::move(spec));

@@ -46,7 +46,7 @@ class WeightSourceTest : public ::testing::Test {
 TEST_F(WeightSourceTest, ReadsEveryRecordedModel) {
   for (const std::string type : {"f32", "f16", "bf16", "q4_0", "q4_1", "q8_0"}) {
     SCOPED_TRACE(type);
-    const std::string path = testing::DataPath("llama/model-" + type + ".gguf");
+    const std::string path = testing::DataPath("models/llama/model-" + type + ".gguf");
     const Source model = OpenModel(path);
     ASSERT_THAT(model, IsOk());
     EXPECT_EQ((*model)->tensors().size(), 29);
@@ -61,7 +61,7 @@ TEST_F(WeightSourceTest, ReadsEveryRecordedModel) {
 }
 
 TEST_F(WeightSourceTest, ReadsTheConfiguration) {
-  const Source model = OpenModel(testing::DataPath("llama/model-q4_0.gguf"));
+  const Source model = OpenModel(testing::DataPath("models/llama/model-q4_0.gguf"));
   ASSERT_THAT(model, IsOk());
   const ModelConfig& config = (*model)->config();
   EXPECT_EQ(config.architecture, "llama");
@@ -72,13 +72,13 @@ TEST_F(WeightSourceTest, ReadsTheConfiguration) {
   EXPECT_EQ(config.head_dim, 16);
   EXPECT_EQ(config.context_length, 256);
   EXPECT_EQ(config.vocab_size, 320);
-  EXPECT_EQ(config.rms_norm_epsilon, 1e-6f);
-  EXPECT_EQ(config.rope_base, 10000.0f);
+  EXPECT_EQ(config.norm_epsilon, 1e-6f);
+  EXPECT_EQ(config.rotaries[0].base, 10000.0f);
   EXPECT_TRUE(config.rope_interleaved);
 }
 
 TEST_F(WeightSourceTest, ReadsTheTokenizer) {
-  const Source model = OpenModel(testing::DataPath("llama/model-f32.gguf"));
+  const Source model = OpenModel(testing::DataPath("models/llama/model-f32.gguf"));
   ASSERT_THAT(model, IsOk());
   const TokenizerSpec& spec = (*model)->tokenizer();
   EXPECT_EQ(spec.model, "gpt2");
@@ -122,7 +122,7 @@ TEST_F(WeightSourceTest, OptionalKeysHaveTheirDefaults) {
   ASSERT_THAT(model, IsOk());
   EXPECT_EQ((*model)->config().num_kv_heads, 2);
   EXPECT_EQ((*model)->config().head_dim, 4);
-  EXPECT_EQ((*model)->config().rope_base, 10000.0f);
+  EXPECT_EQ((*model)->config().rotaries[0].base, 10000.0f);
   EXPECT_EQ((*model)->tokenizer().pre, "default");
   EXPECT_EQ((*model)->tokenizer().kinds.size(), 6);
 }
@@ -182,6 +182,13 @@ std::function<void(GgufBuilder&)> Shape(std::string name, std::vector<uint64_t> 
   return [=](GgufBuilder& file) {
     file.RemoveTensor(name);
     file.AddTensor(name, shape);
+  };
+}
+
+std::function<void(GgufBuilder&)> Windows(const std::vector<int32_t>& pattern) {
+  return [=](GgufBuilder& file) {
+    file.Set("llama.attention.sliding_window", gguf::Uint32(8));
+    file.Set("llama.attention.sliding_window_pattern", gguf::Int32s(pattern));
   };
 }
 
@@ -253,15 +260,20 @@ TEST_F(FaultyModelTest, RefusesWhatItWouldComputeWrongly) {
   using gguf::Float32;
   using gguf::Uint32;
   const std::vector<Fault> faults = {
-      {"family", Entry("general.architecture", gguf::Text("gpt2")), kUnimplemented,
-       "architecture: expected one of llama, got 'gpt2'"},
-      {"window", Entry("llama.attention.sliding_window", Uint32(8)), kUnimplemented, "window"},
+      {"family", Entry("general.architecture", gguf::Text("mamba")), kUnimplemented,
+       "architecture: expected one of llama, qwen2, qwen3, gemma3, gpt2, got 'mamba'"},
+      {"soft cap", Entry("llama.final_logit_softcapping", Float32(30)), kUnimplemented,
+       "final_logit_softcapping"},
+      {"both ways", Entry("llama.attention.causal", gguf::Bool(false)), kUnimplemented, "causal"},
       {"experts", Entry("llama.expert_count", Uint32(8)), kUnimplemented, "llama.expert_count"},
       {"scaling", Entry("llama.rope.scaling.type", gguf::Text("yarn")), kUnimplemented, "scaling"},
-      {"factor", Entry("llama.rope.scaling.factor", Float32(2)), kUnimplemented, "factor"},
-      {"old factor", Entry("llama.rope.scale_linear", Float32(2)), kUnimplemented, "scale_linear"},
-      {"frequencies", Shape("rope_freqs.weight", {2}), kUnimplemented,
-       "tensor 'rope_freqs.weight': expected none"},
+      {"factor", Entry("llama.rope.scaling.factor", Float32(-2)), kDataLoss, "factor"},
+      {"attention factor", Entry("llama.rope.scaling.attn_factor", Float32(2)), kUnimplemented,
+       "attn_factor"},
+      {"frequencies", Shape("rope_freqs.weight", {3}), kDataLoss,
+       "tensor 'rope_freqs.weight': expected a factor for each of 2 pairs of a head, got 3"},
+      {"frequencies of 0", Shape("rope_freqs.weight", {2, 1}), kDataLoss, "rope_freqs.weight"},
+      {"odd pattern", Windows({1}), kDataLoss, "sliding_window_pattern': expected an entry for each"},
       {"part of a head", Entry("llama.rope.dimension_count", Uint32(2)), kUnimplemented, "rope"},
       {"values", Entry("llama.attention.value_length", Uint32(8)), kUnimplemented, "value_length"},
       {"bias", Shape("blk.1.attn_q.bias", {8}), kUnimplemented, "tensor 'blk.1.attn_q.bias'"},
@@ -279,6 +291,52 @@ TEST_F(FaultyModelTest, FeaturesThatAreOffAreAllowed) {
   file.Set("llama.rope.scaling.factor", gguf::Float32(2));
   file.Set("llama.rope.dimension_count", gguf::Uint32(4));
   EXPECT_THAT(Open(file), IsOk());
+}
+
+TEST_F(WeightSourceTest, ReadsScalingOfTheRotation) {
+  GgufBuilder file = TinyLlama();
+  const auto frequencies = [&] {
+    const Source model = Open(file);
+    EXPECT_THAT(model, IsOk());
+    return (*model)->config().rotaries[0].frequencies;
+  };
+  const std::vector<double> plain = frequencies();
+  ASSERT_EQ(plain.size(), 2u);
+  EXPECT_EQ(plain[0], 1.0);
+  EXPECT_NEAR(plain[1], 1 / std::sqrt(500.0), 1e-12);
+  file.Set("llama.rope.scale_linear", gguf::Float32(4));
+  EXPECT_THAT(frequencies(), ElementsAre(plain[0] / 4, plain[1] / 4));
+  file.Set("llama.rope.scaling.type", gguf::Text("linear"));
+  file.Set("llama.rope.scaling.factor", gguf::Float32(2));
+  EXPECT_THAT(frequencies(), ElementsAre(plain[0] / 2, plain[1] / 2));
+  file.Set("llama.rope.scaling.type", gguf::Text("none"));
+  EXPECT_EQ(frequencies(), plain);
+  file.AddTensor("rope_freqs.weight", {2});  // n and n + 1/64 for the n-th tensor
+  const auto n = static_cast<double>(file.tensors.size() - 1);
+  EXPECT_THAT(frequencies(), ElementsAre(plain[0] / n, plain[1] / (n + 1.0 / 64)));
+}
+
+TEST_F(WeightSourceTest, ReadsWhichLayersSlide) {
+  const auto windows = [](const Source& model) {
+    EXPECT_THAT(model, IsOk());
+    std::vector<int32_t> list;
+    for (const LayerConfig& layer : (*model)->config().layers) list.push_back(layer.window);
+    return list;
+  };
+  GgufBuilder file = TinyLlama();
+  EXPECT_THAT(windows(Open(file)), ElementsAre(0, 0));
+  file.Set("llama.attention.sliding_window", gguf::Uint32(8));
+  EXPECT_THAT(windows(Open(file)), ElementsAre(8, 8));
+  file.Set("llama.attention.sliding_window_pattern", gguf::Uint32(2));
+  EXPECT_THAT(windows(Open(file)), ElementsAre(8, 0));
+  Windows({0, 1})(file);
+  EXPECT_THAT(windows(Open(file)), ElementsAre(0, 8));
+  const auto tiny = [&](const std::string& name) {
+    return windows(OpenModel(testing::DataPath("models/" + name)));
+  };
+  EXPECT_THAT(tiny("mistral/model-f32.gguf"), ElementsAre(8, 8, 8));
+  EXPECT_THAT(tiny("gemma3/model-f32.gguf"), ElementsAre(8, 0, 8));
+  EXPECT_THAT(tiny("gemma3/model-f32-nopattern.gguf"), ElementsAre(8, 8, 8));
 }
 
 TEST_F(FaultyModelTest, RefusesTensorsThatDoNotFit) {
@@ -334,7 +392,19 @@ TEST(ModelConfigTest, NamesTheFieldThatIsWrong) {
   ModelConfig config;
   EXPECT_THAT(config.Validate(), StatusIs(kInvalidArgument, HasSubstr("number of layers: expected "
                                                                       "a number in [1, 4096]")));
-  config = {"llama", 2, 8, 12, 2, 1, 4, 64, 6, 1e-5f, 10000.0f, true};
+  config = {.architecture = "llama", .num_layers = 2, .hidden_size = 8, .feed_forward_size = 12,
+            .num_heads = 2, .num_kv_heads = 1, .head_dim = 4, .context_length = 64,
+            .vocab_size = 6, .rotaries = {}, .layers = {}};
+  EXPECT_THAT(config.Validate(), StatusIs(kInvalidArgument, HasSubstr("settings of layers")));
+  config.layers.resize(2);
+  EXPECT_THAT(config.Validate(), IsOk());
+  config.layers[1].rotary = 1;
+  EXPECT_THAT(config.Validate(), StatusIs(kInvalidArgument, HasSubstr("rotary of a layer")));
+  config.rotaries = {PlainRotary(10000.0f, 4), PlainRotary(500.0f, 6)};
+  EXPECT_THAT(config.Validate(), StatusIs(kInvalidArgument, HasSubstr("rotary frequencies")));
+  config.rotaries[1] = ScaledLinearly(PlainRotary(500.0f, 4), 0);
+  EXPECT_THAT(config.Validate(), StatusIs(kInvalidArgument, HasSubstr("rotary frequency")));
+  config.rotaries[1] = PlainRotary(500.0f, 4);
   EXPECT_THAT(config.Validate(), IsOk());
   config.vocab_size = 0;
   EXPECT_THAT(config.Validate(), StatusIs(kInvalidArgument, HasSubstr("vocabulary size")));
