@@ -30,6 +30,14 @@ void F32(const uint8_t* block, float* value) { *value = Load<float>(block); }
 void F16(const uint8_t* block, float* value) { *value = HalfToFloat(Load<uint16_t>(block)); }
 void BF16(const uint8_t* block, float* value) { *value = BrainToFloat(Load<uint16_t>(block)); }
 
+// A float32 scale, 256 signed bytes, and sums of these that are not needed here.
+void Q8K(const uint8_t* block, float* values) {
+  const auto scale = Load<float>(block);
+  for (int i = 0; i < 256; ++i) {
+    values[i] = scale * static_cast<float>(static_cast<int8_t>(block[4 + i]));
+  }
+}
+
 struct Format {
   BlockType type;
   absl::string_view name;
@@ -49,10 +57,33 @@ constexpr Format kFormats[] = {
     {BlockType::kQ5_0, "Q5_0", 6, 32, 22, Quantised<BlockType::kQ5_0>},
     {BlockType::kQ5_1, "Q5_1", 7, 32, 24, Quantised<BlockType::kQ5_1>},
     {BlockType::kQ8_0, "Q8_0", 8, 32, 34, Quantised<BlockType::kQ8_0>},
+    {BlockType::kQ2_K, "Q2_K", 10, 256, 84, Quantised<BlockType::kQ2_K>},
+    {BlockType::kQ3_K, "Q3_K", 11, 256, 110, Quantised<BlockType::kQ3_K>},
     {BlockType::kQ4_K, "Q4_K", 12, 256, 144, Quantised<BlockType::kQ4_K>},
     {BlockType::kQ5_K, "Q5_K", 13, 256, 176, Quantised<BlockType::kQ5_K>},
     {BlockType::kQ6_K, "Q6_K", 14, 256, 210, Quantised<BlockType::kQ6_K>},
+    {BlockType::kQ8_K, "Q8_K", 15, 256, 292, Q8K},
+    {BlockType::kIQ4_NL, "IQ4_NL", 20, 32, 18, Quantised<BlockType::kIQ4_NL>},
+    {BlockType::kIQ4_XS, "IQ4_XS", 23, 256, 136, Quantised<BlockType::kIQ4_XS>},
 };
+
+// Formats that files may have and that are refused, so that a message can name them.
+struct OtherFormat {
+  uint32_t gguf_id;
+  absl::string_view name;
+};
+constexpr OtherFormat kOtherFormats[] = {
+    {9, "Q8_1"},   {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"}, {19, "IQ1_S"}, {21, "IQ3_S"},
+    {22, "IQ2_S"}, {24, "I8"},      {25, "I16"},    {26, "I32"},     {27, "I64"},   {28, "F64"},
+    {29, "IQ1_M"}, {34, "TQ1_0"},   {35, "TQ2_0"},  {39, "MXFP4"},
+};
+
+std::string OtherName(uint32_t id) {
+  for (const OtherFormat& format : kOtherFormats) {
+    if (format.gguf_id == id) return std::string(format.name);
+  }
+  return absl::StrCat("GGUF type ", id);
+}
 
 const Format& FormatOf(BlockType type) {
   for (const Format& format : kFormats) {
@@ -109,7 +140,7 @@ absl::StatusOr<BlockType> BlockTypeFromGguf(uint32_t id) {
     absl::StrAppend(&known, known.empty() ? "" : ", ", format.name);
   }
   return absl::UnimplementedError(
-      absl::StrCat("type: expected one of ", known, ", got GGUF type ", id));
+      absl::StrCat("type: expected one of ", known, ", got ", OtherName(id)));
 }
 
 absl::Status Dequantise(BlockType type, std::span<const uint8_t> bytes, std::span<float> values) {

@@ -13,13 +13,30 @@
 
 namespace paceline {
 
-enum class BlockType { kF32, kF16, kBF16, kQ4_0, kQ4_1, kQ5_0, kQ5_1, kQ8_0, kQ4_K, kQ5_K, kQ6_K };
+enum class BlockType {
+  kF32,
+  kF16,
+  kBF16,
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kQ8_0,
+  kQ2_K,
+  kQ3_K,
+  kQ4_K,
+  kQ5_K,
+  kQ6_K,
+  kQ8_K,
+  kIQ4_NL,
+  kIQ4_XS,
+};
 
 absl::string_view BlockTypeName(BlockType type);
 int64_t BlockElements(BlockType type);  // Values a block: 1, 32 or 256.
 int64_t BlockSize(BlockType type);      // Bytes a block.
 
-// The format with this type id in GGUF files; kUnimplemented naming the supported ones.
+// The format with this type id in GGUF files; kUnimplemented naming it and the supported ones.
 absl::StatusOr<BlockType> BlockTypeFromGguf(uint32_t id);
 
 // The type id of a format in GGUF files.

@@ -11,7 +11,8 @@ uint16_t HalfAt(const uint8_t* bytes) {
   return half;
 }
 
-// Nibbles of `count` bytes: the low ones are values 0 .. count - 1, the high ones those that follow.
+// Nibbles of `count` bytes: the low ones are values 0 .. count - 1, the high ones those that
+// follow.
 void ReadNibbles(const uint8_t* bytes, int count, int8_t* quants) {
   for (int i = 0; i < count; ++i) {
     quants[i] = static_cast<int8_t>(bytes[i] & 15);
@@ -40,6 +41,50 @@ void ReadSixBitScales(const uint8_t* bytes, QuantBlock& block) {
 
 // The file subtracts its minima.
 uint16_t Negated(uint16_t half) { return half ^ 0x8000; }
+
+// Two halves of 128 values, each of 32 bytes of four pairs of bits.
+void ReadPairs(const uint8_t* bytes, QuantBlock& block) {
+  for (int i = 0; i < 256; ++i) {
+    block.quants[i] = static_cast<int8_t>(bytes[i / 128 * 32 + i % 32] >> (i / 32 % 4 * 2) & 3);
+  }
+}
+
+// Sixteen bytes, the scale below and the minimum above.
+void Q2K(const uint8_t* bytes, QuantBlock& block) {
+  block.scale = HalfAt(bytes + 80);
+  block.minimum = Negated(HalfAt(bytes + 82));
+  for (int run = 0; run < 16; ++run) {
+    block.sub_scales[run] = static_cast<int8_t>(bytes[run] & 15);
+    block.sub_minima[run] = static_cast<int8_t>(bytes[run] >> 4);
+  }
+  ReadPairs(bytes + 16, block);
+}
+
+// Bit j of byte i of the first 32 is the third bit of value 32 j + i. The scales, 32 too high, are
+// nibbles of eight bytes, with four pairs of upper bits in each of the four bytes behind them.
+void Q3K(const uint8_t* bytes, QuantBlock& block) {
+  block.scale = HalfAt(bytes + 108);
+  const uint8_t* scales = bytes + 96;
+  for (int run = 0; run < 16; ++run) {
+    const int low = scales[run % 8] >> (run / 8 * 4) & 15;
+    const int high = scales[8 + run % 4] >> (run / 4 * 2) & 3;
+    block.sub_scales[run] = static_cast<int8_t>((low | high << 4) - 32);
+  }
+  ReadPairs(bytes + 32, block);
+  for (int i = 0; i < 256; ++i) {
+    block.quants[i] = static_cast<int8_t>(block.quants[i] | (bytes[i % 32] >> (i / 32) & 1) << 2);
+  }
+}
+
+// Eight scales, 32 too high: their upper pairs of bits in two bytes, their nibbles in four.
+void IQ4XS(const uint8_t* bytes, QuantBlock& block) {
+  for (int run = 0; run < 8; ++run) {
+    const int low = bytes[4 + run / 2] >> (run % 2 * 4) & 15;
+    const int high = bytes[2 + run / 4] >> (run % 4 * 2) & 3;
+    block.sub_scales[run] = static_cast<int8_t>((low | high << 4) - 32);
+    ReadNibbles(bytes + 8 + 16 * run, 16, block.quants.data() + 32 * run);
+  }
+}
 
 void Q4K(const uint8_t* bytes, QuantBlock& block) {
   block.minimum = Negated(HalfAt(bytes + 2));
@@ -96,6 +141,12 @@ QuantBlock ReadQuantBlock(BlockType type, const uint8_t* bytes) {
     case BlockType::kQ8_0:
       std::memcpy(block.quants.data(), bytes + 2, 32);
       break;
+    case BlockType::kQ2_K:
+      Q2K(bytes, block);
+      break;
+    case BlockType::kQ3_K:
+      Q3K(bytes, block);
+      break;
     case BlockType::kQ4_K:
       Q4K(bytes, block);
       break;
@@ -105,7 +156,10 @@ QuantBlock ReadQuantBlock(BlockType type, const uint8_t* bytes) {
     case BlockType::kQ6_K:
       Q6K(bytes, block);
       break;
-    default:
+    case BlockType::kIQ4_XS:
+      IQ4XS(bytes, block);
+      break;
+    default:  // Q4_0 and IQ4_NL
       ReadNibbles(bytes + 2, 16, block.quants.data());
   }
   return block;
@@ -117,7 +171,9 @@ void DequantiseBlock(const QuantFormat& format, const QuantBlock& block, float* 
   for (int64_t i = 0; i < format.elements; ++i) {
     const int64_t run = i / format.run;
     const float scale = block_scale * static_cast<float>(block.sub_scales[run]);
-    values[i] = scale * static_cast<float>(block.quants[i] - format.offset);
+    const int quant = block.quants[i];
+    values[i] =
+        scale * static_cast<float>(format.has_codebook ? kCodebook[quant] : quant - format.offset);
     if (format.has_minimum) {
       values[i] += block_minimum * static_cast<float>(block.sub_minima[run]);
     }

@@ -24,25 +24,31 @@ template <typename S, int kBits, int kGroup>
 PACELINE_INLINE typename S::Bytes LoadGroup(const uint8_t* unit) {
   if constexpr (kBits == 8) {
     return S::LoadBytes(unit + 32 * kGroup);
+  } else if constexpr (kBits < 4) {
+    const auto pairs = S::template Pairs<kGroup % 4 * 2>(S::LoadBytes(unit + kGroup / 4 * 32));
+    if constexpr (kBits == 2) return pairs;
+    if constexpr (kBits == 3) {
+      return S::template WithUpperBits<kGroup, 1, 2>(pairs, S::LoadBytes(unit + 64));
+    }
   } else {
     const auto pair = S::LoadBytes(unit + 32 * (kGroup / 2));
     const auto nibbles = kGroup % 2 == 0 ? S::LowNibbles(pair) : S::HighNibbles(pair);
     if constexpr (kBits == 4) return nibbles;
     if constexpr (kBits == 5) {
-      return S::template WithUpperBits<kGroup, 1>(nibbles, S::LoadBytes(unit + 128));
+      return S::template WithUpperBits<kGroup, 1, 4>(nibbles, S::LoadBytes(unit + 128));
     } else if constexpr (kBits == 6) {
-      return S::template WithUpperBits<kGroup % 4 * 2, 2>(nibbles,
-                                                          S::LoadBytes(unit + 128 + kGroup / 4 * 32));
+      return S::template WithUpperBits<kGroup % 4 * 2, 2, 4>(
+          nibbles, S::LoadBytes(unit + 128 + kGroup / 4 * 32));
     }
   }
 }
 
-// Products of one row of activations with quants of `kBits`: sums of as many groups as `Sums` holds,
-// then in 32 bits.
-template <typename S, int kBits>
+// Products of one row of activations with quants: sums of as many groups as `Sums` holds, then in 32
+// bits.
+template <typename S, QuantFormat kFormat>
 struct Products {
-  static constexpr bool kSigned = kBits == 8 && !S::kSignedAsUnsigned;
-  static constexpr int kGroupsInSum = S::kGroupsInSum[kBits - 4];
+  static constexpr bool kSigned = kFormat.is_signed() && !S::kSignedAsUnsigned;
+  static constexpr int kGroupsInSum = S::kGroupsInSum[kFormat.bits];
 
   template <int kGroup>
   PACELINE_INLINE void Add(typename S::Bytes weights, const int8_t* four) {
@@ -113,7 +119,7 @@ class QuantisedTile {
   static constexpr int kGroupsInRun = kGroups / kRunsInUnit;
   // Signed quants that are read as unsigned ones, 128 higher.
   static constexpr int kOffset =
-      kFormat.offset + (kFormat.bits == 8 && S::kSignedAsUnsigned ? 128 : 0);
+      kFormat.offset + (kFormat.is_signed() && S::kSignedAsUnsigned ? 128 : 0);
   static constexpr bool kHasMinimum = kFormat.has_minimum || kOffset != 0;
 
   PACELINE_INLINE static RunScales<S> ScalesOf(const uint8_t* block, int run) {
@@ -142,7 +148,7 @@ class QuantisedTile {
 
   template <int kRun>
   PACELINE_INLINE void Run(int64_t first, typename S::Floats (*y)[T]) {
-    Products<S, kFormat.bits> products[R][T];
+    Products<S, kFormat> products[R][T];
     [&]<int... kIndex>(std::integer_sequence<int, kIndex...>) __attribute__((always_inline)) {
       (Group<kRun * kGroupsInRun + kIndex>(first, products), ...);
     }(std::make_integer_sequence<int, kGroupsInRun>());
@@ -163,12 +169,13 @@ class QuantisedTile {
   }
 
   template <int kGroup>
-  PACELINE_INLINE void Group(int64_t first, Products<S, kFormat.bits> (*products)[T]) {
+  PACELINE_INLINE void Group(int64_t first, Products<S, kFormat> (*products)[T]) {
     typename S::Bytes weights[T];
 #pragma GCC unroll 2
     for (int t = 0; t < T; ++t) {
       weights[t] = LoadGroup<S, kFormat.bits, kGroup>(quants_of_[t]);
-      if constexpr (kFormat.bits == 8 && S::kSignedAsUnsigned) weights[t] = S::Raised(weights[t]);
+      if constexpr (kFormat.has_codebook) weights[t] = S::LookUp(kCodebook.data(), weights[t]);
+      if constexpr (kFormat.is_signed() && S::kSignedAsUnsigned) weights[t] = S::Raised(weights[t]);
     }
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
@@ -329,12 +336,22 @@ void Multiply(const PackedMatrix& matrix, const Activations& x, int64_t num_rows
       return run(QuantisedKernel<S, BlockType::kQ5_1>());
     case BlockType::kQ8_0:
       return run(QuantisedKernel<S, BlockType::kQ8_0>());
+    case BlockType::kQ2_K:
+      return run(QuantisedKernel<S, BlockType::kQ2_K>());
+    case BlockType::kQ3_K:
+      return run(QuantisedKernel<S, BlockType::kQ3_K>());
     case BlockType::kQ4_K:
       return run(QuantisedKernel<S, BlockType::kQ4_K>());
     case BlockType::kQ5_K:
       return run(QuantisedKernel<S, BlockType::kQ5_K>());
     case BlockType::kQ6_K:
       return run(QuantisedKernel<S, BlockType::kQ6_K>());
+    case BlockType::kIQ4_NL:
+      return run(QuantisedKernel<S, BlockType::kIQ4_NL>());
+    case BlockType::kIQ4_XS:
+      return run(QuantisedKernel<S, BlockType::kIQ4_XS>());
+    case BlockType::kQ8_K:  // Packed as F32.
+      return;
   }
 }
 

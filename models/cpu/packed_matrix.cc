@@ -5,42 +5,48 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 
 namespace paceline::cpu {
 namespace {
 
 constexpr int64_t kAlignment = 64;
 
-// The byte of a unit that holds the low nibble of input `i`, and how far left.
-int64_t NibbleByte(int64_t i, int64_t row) { return (i / 8 * kHalfRows + row) * 4 + i % 4; }
-int64_t NibbleShift(int64_t i) { return i / 4 % 2 * 4; }
-constexpr int64_t kNibbleBytes = kHalfRows * kBlock / 2;
+// Where some bits of a quant lie in its unit.
+struct Place {
+  int64_t byte;
+  int64_t shift;
+};
 
-// Of the fifth bit, and of the two upper of six.
-int64_t FifthByte(int64_t i, int64_t row) { return kNibbleBytes + row * 4 + i % 4; }
-int64_t FifthShift(int64_t i) { return i / 4; }
-int64_t UpperByte(int64_t i, int64_t row) {
-  return kNibbleBytes + (i / 16 * kHalfRows + row) * 4 + i % 4;
+// Of input `i` of a row: its one, two, four or eight bits among those of the unit, 8 / bits groups
+// of four inputs to a part of 32 bytes. Groups of a part follow each other from the low bits up.
+Place PlaceOf(int bits, int64_t i, int64_t row) {
+  const int64_t groups = 8 / bits;
+  return {(i / 4 / groups * kHalfRows + row) * 4 + i % 4, i / 4 % groups * bits};
 }
-int64_t UpperShift(int64_t i) { return i / 4 % 4 * 2; }
-int64_t WholeByte(int64_t i, int64_t row) { return (i / 4 * kHalfRows + row) * 4 + i % 4; }
+
+// Lower bits come first, upper ones behind them.
+int LowerBits(int bits) { return bits == 8 ? 8 : bits >= 4 ? 4 : 2; }
+int64_t UpperBegin(int bits) { return kHalfRows * kBlock * LowerBits(bits) / 8; }
 
 void PutQuant(int bits, int quant, int64_t i, int64_t row, uint8_t* unit) {
-  if (bits == 8) {
-    unit[WholeByte(i, row)] = static_cast<uint8_t>(quant);
-    return;
-  }
-  unit[NibbleByte(i, row)] |= static_cast<uint8_t>((quant & 15) << NibbleShift(i));
-  if (bits == 5) unit[FifthByte(i, row)] |= static_cast<uint8_t>(quant >> 4 << FifthShift(i));
-  if (bits == 6) unit[UpperByte(i, row)] |= static_cast<uint8_t>(quant >> 4 << UpperShift(i));
+  const int lower = LowerBits(bits);
+  const auto put = [&](int part, const Place& place, uint8_t* bytes) {
+    bytes[place.byte] |= static_cast<uint8_t>(part << place.shift);
+  };
+  put(quant & ((1 << lower) - 1), PlaceOf(lower, i, row), unit);
+  if (bits > lower) put(quant >> lower, PlaceOf(bits - lower, i, row), unit + UpperBegin(bits));
 }
 
 int GetQuant(int bits, const uint8_t* unit, int64_t i, int64_t row) {
-  if (bits == 8) return static_cast<int8_t>(unit[WholeByte(i, row)]);
-  int quant = unit[NibbleByte(i, row)] >> NibbleShift(i) & 15;
-  if (bits == 5) quant |= (unit[FifthByte(i, row)] >> FifthShift(i) & 1) << 4;
-  if (bits == 6) quant |= (unit[UpperByte(i, row)] >> UpperShift(i) & 3) << 4;
-  return quant;
+  const int lower = LowerBits(bits);
+  const auto get = [&](int part_bits, const uint8_t* bytes) {
+    const Place place = PlaceOf(part_bits, i, row);
+    return bytes[place.byte] >> place.shift & ((1 << part_bits) - 1);
+  };
+  if (bits == 8) return static_cast<int8_t>(get(8, unit));
+  const int quant = get(lower, unit);
+  return bits == lower ? quant : quant | get(bits - lower, unit + UpperBegin(bits)) << lower;
 }
 
 void PutBlock(const QuantFormat& format, const QuantBlock& block, int64_t row, uint8_t* to) {
@@ -88,9 +94,19 @@ int64_t PackedBlockBytes(BlockType type) {
   return IsFloat(type) ? kHalfRows * BlockSize(type) : PackedLayoutOf(QuantFormatOf(type)).bytes;
 }
 
+// A format without a kernel.
+absl::StatusOr<PackedMatrix> PackAsF32(const TensorView& tensor) {
+  std::vector<float> values(tensor.num_elements());
+  PACELINE_RETURN_IF_ERROR(Dequantise(tensor.type, tensor.bytes, std::span<float>(values)));
+  const auto* bytes = reinterpret_cast<const uint8_t*>(values.data());
+  return PackedMatrix::Pack(
+      {tensor.name, tensor.shape, BlockType::kF32, {bytes, values.size() * sizeof(float)}});
+}
+
 }  // namespace
 
 absl::StatusOr<PackedMatrix> PackedMatrix::Pack(const TensorView& tensor) {
+  if (PackedType(tensor.type) != tensor.type) return PackAsF32(tensor);
   PackedMatrix matrix;
   matrix.type_ = tensor.type;
   matrix.columns_ = tensor.shape.back();

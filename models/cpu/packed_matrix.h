@@ -8,14 +8,15 @@
 //   scales half[8]; minima half[8] if the format has any
 //   sub-scales int8[runs][8], sub-minima int8[runs][8] if it has any
 //   quants, for each 32 inputs:
-//     4, 5, 6 bits   uint8[4][8 rows][4]: byte i of group g holds the low nibbles of input 8g + i
-//                    (low) and of input 8g + 4 + i (high)
-//     5 bits         then uint8[8 rows][4]: bit j of byte i is the fifth bit of input 4j + i
-//     6 bits         then uint8[2][8 rows][4]: bits 2j and 2j + 1 of byte i of part p are the upper
-//                    two of input 16p + 4j + i
+//     2, 3 bits      uint8[2][8 rows][4]: bits 2j and 2j + 1 of byte i of part p are the lower two of
+//                    input 16p + 4j + i
+//     4, 5, 6 bits   uint8[4][8 rows][4]: byte i of part p holds the low nibbles of input 8p + i
+//                    (low) and of input 8p + 4 + i (high)
+//     3, 5 bits      then uint8[8 rows][4]: bit j of byte i is the upper bit of input 4j + i
+//     6 bits         then uint8[2][8 rows][4]: its upper two, as the lower two of 2 bits
 //     8 bits         int8[8][8 rows][4]: byte i of group g is input 4g + i
 //
-// Rows beyond the last are zero.
+// Rows beyond the last are zero. Q8_K has no kernel of its own: it is packed as F32.
 #pragma once
 
 #include <cstdint>
@@ -57,6 +58,11 @@ constexpr PackedLayout PackedLayoutOf(const QuantFormat& format) {
   return layout;
 }
 
+// The format that matrices of `type` are packed in: itself, unless it lacks a kernel.
+constexpr BlockType PackedType(BlockType type) {
+  return type == BlockType::kQ8_K ? BlockType::kF32 : type;
+}
+
 class PackedMatrix {
  public:
   PackedMatrix() = default;
@@ -65,7 +71,7 @@ class PackedMatrix {
   // Errors: kResourceExhausted (memory).
   static absl::StatusOr<PackedMatrix> Pack(const TensorView& tensor);
 
-  BlockType type() const { return type_; }
+  BlockType type() const { return type_; }  // As packed; see PackedType.
   int64_t rows() const { return rows_; }
   int64_t columns() const { return columns_; }
   int64_t num_tiles() const { return (rows_ + kTileRows - 1) / kTileRows; }

@@ -19,7 +19,7 @@ struct Avx2 {
   static constexpr int kSumsTogether = 8;
   static constexpr int kHeadsTogether = 6;
   // Two products of a group go to one int16: 2 x 15 x 127 x 8, 2 x 31 x 127 x 4, 2 x 63 x 127 x 2.
-  static constexpr int kGroupsInSum[5] = {8, 4, 2, 1, 1};
+  static constexpr int kGroupsInSum[9] = {8, 8, 8, 8, 8, 4, 2, 1, 1};
   static constexpr bool kSignedAsUnsigned = false;
 
   static Floats Set(float value) { return _mm256_set1_ps(value); }
@@ -69,12 +69,19 @@ struct Avx2 {
   }
   static Bytes LowNibbles(Bytes bytes) { return _mm256_and_si256(bytes, _mm256_set1_epi8(15)); }
   static Bytes HighNibbles(Bytes bytes) { return LowNibbles(_mm256_srli_epi16(bytes, 4)); }
-  template <int kFirst, int kBits>
-  static Bytes WithUpperBits(Bytes nibbles, Bytes upper) {
-    const Bytes moved =
-        kFirst < 4 ? _mm256_slli_epi16(upper, 4 - kFirst) : _mm256_srli_epi16(upper, kFirst - 4);
-    const Bytes mask = _mm256_set1_epi8(static_cast<char>(((1 << kBits) - 1) << 4));
-    return _mm256_or_si256(nibbles, _mm256_and_si256(moved, mask));
+  template <int kFirst>
+  static Bytes Pairs(Bytes bytes) {
+    return _mm256_and_si256(_mm256_srli_epi16(bytes, kFirst), _mm256_set1_epi8(3));
+  }
+  template <int kFirst, int kBits, int kTo>
+  static Bytes WithUpperBits(Bytes low, Bytes upper) {
+    const Bytes moved = kFirst < kTo ? _mm256_slli_epi16(upper, kTo - kFirst)
+                                     : _mm256_srli_epi16(upper, kFirst - kTo);
+    const Bytes mask = _mm256_set1_epi8(static_cast<char>(((1 << kBits) - 1) << kTo));
+    return _mm256_or_si256(low, _mm256_and_si256(moved, mask));
+  }
+  static Bytes LookUp(const int8_t* table, Bytes nibbles) {
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(Load128(table)), nibbles);
   }
 
   static Sums ZeroSums() { return _mm256_setzero_si256(); }

@@ -31,8 +31,8 @@ struct Portable {
   static constexpr int kSumsTogether = 2;
   // Heads whose scores and weighted values, two vectors each, are summed at a time.
   static constexpr int kHeadsTogether = 4;
-  // Groups of four inputs whose products fit Sums, for weights of 4, 5, 6, (7,) 8 bits.
-  static constexpr int kGroupsInSum[5] = {8, 8, 8, 8, 8};
+  // Groups of four inputs whose products fit Sums, for weights of so many bits.
+  static constexpr int kGroupsInSum[9] = {8, 8, 8, 8, 8, 8, 8, 8, 8};
   // Whether signed weights are raised by 128 and multiplied as unsigned ones.
   static constexpr bool kSignedAsUnsigned = false;
 
@@ -128,12 +128,23 @@ struct Portable {
     for (uint8_t& byte : bytes.byte) byte >>= 4;
     return bytes;
   }
-  // Nibbles with `kBits` (1 or 2) bits of every byte of `upper`, from bit `kFirst` on, above them.
-  template <int kFirst, int kBits>
-  static Bytes WithUpperBits(Bytes nibbles, const Bytes& upper) {
+  // Two bits of every byte, from bit `kFirst` on.
+  template <int kFirst>
+  static Bytes Pairs(Bytes bytes) {
+    for (uint8_t& byte : bytes.byte) byte = byte >> kFirst & 3;
+    return bytes;
+  }
+  // `low` with `kBits` (1 or 2) bits of every byte of `upper`, from bit `kFirst` on, at bit `kTo`.
+  template <int kFirst, int kBits, int kTo>
+  static Bytes WithUpperBits(Bytes low, const Bytes& upper) {
     for (int i = 0; i < 32; ++i) {
-      nibbles.byte[i] |= (upper.byte[i] >> kFirst & ((1 << kBits) - 1)) << 4;
+      low.byte[i] |= (upper.byte[i] >> kFirst & ((1 << kBits) - 1)) << kTo;
     }
+    return low;
+  }
+  // What nibbles stand for in a table of 16.
+  static Bytes LookUp(const int8_t* table, Bytes nibbles) {
+    for (uint8_t& byte : nibbles.byte) byte = static_cast<uint8_t>(table[byte]);
     return nibbles;
   }
 

@@ -14,7 +14,7 @@ struct Vnni : Avx2 {
   static constexpr int kRowsTogether = kRegisters == 32 ? 6 : Avx2::kRowsTogether;
   static constexpr int kSumsTogether = kRegisters == 32 ? 12 : Avx2::kSumsTogether;
   static constexpr int kHeadsTogether = kRegisters == 32 ? 12 : Avx2::kHeadsTogether;
-  static constexpr int kGroupsInSum[5] = {8, 8, 8, 8, 8};
+  static constexpr int kGroupsInSum[9] = {8, 8, 8, 8, 8, 8, 8, 8, 8};
   static constexpr bool kSignedAsUnsigned = true;
 
   static Bytes Raised(Bytes weights) { return _mm256_xor_si256(weights, _mm256_set1_epi8(-128)); }

@@ -10,6 +10,7 @@
 #include "base/status_macros.h"
 #include "models/chat_template.h"
 #include "models/cpu/machine.h"
+#include "models/cpu/packed_matrix.h"
 #include "models/slice.h"
 #include "models/weight_source.h"
 #include "runtime/cli/commands.h"
@@ -22,6 +23,7 @@ namespace {
 struct TypeUse {
   int64_t tensors = 0;
   int64_t bytes = 0;
+  std::string computed_as;  // By the fast engine; another type where it lacks a kernel.
 };
 
 std::map<std::string, TypeUse> TypesOf(const WeightSource& weights) {
@@ -30,6 +32,7 @@ std::map<std::string, TypeUse> TypesOf(const WeightSource& weights) {
     TypeUse& use = types[std::string(BlockTypeName(tensor.type))];
     ++use.tensors;
     use.bytes += static_cast<int64_t>(tensor.bytes.size());
+    use.computed_as = BlockTypeName(cpu::PackedType(tensor.type));
   }
   return types;
 }
@@ -62,7 +65,7 @@ Json ModelJson(const std::string& path, const WeightSource& weights) {
   const ModelConfig& config = weights.config();
   Json types;
   for (const auto& [name, use] : TypesOf(weights)) {
-    types[name] = {{"tensors", use.tensors}, {"bytes", use.bytes}};
+    types[name] = {{"tensors", use.tensors}, {"bytes", use.bytes}, {"computed_as", use.computed_as}};
   }
   return {{"file", path},
           {"file_bytes", weights.file_bytes()},
@@ -151,9 +154,12 @@ std::string ModelText(const Json& model) {
                                                                 : "of its own"));
   absl::string_view name = "tensors";
   for (const auto& [type, use] : model["tensor_types"].items()) {
-    text +=
-        Line(name, absl::StrFormat("%-5s %4d tensors, %.1f MB", type, use["tensors"].get<int64_t>(),
-                                   static_cast<double>(use["bytes"].get<int64_t>()) / 1e6));
+    const auto computed_as = use["computed_as"].get<std::string>();
+    text += Line(name, absl::StrFormat(
+                           "%-6s %4d tensors, %.1f MB%s", type, use["tensors"].get<int64_t>(),
+                           static_cast<double>(use["bytes"].get<int64_t>()) / 1e6,
+                           computed_as == type ? ""
+                                               : "; no kernel of its own, computed as " + computed_as));
     name = "";
   }
   return text;

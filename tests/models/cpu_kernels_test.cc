@@ -18,6 +18,28 @@
 namespace paceline::cpu {
 namespace {
 
+// Where a block's scale stands.
+int64_t ScaleOffset(BlockType type) {
+  switch (type) {
+    case BlockType::kQ2_K:
+      return 80;
+    case BlockType::kQ3_K:
+      return 108;
+    case BlockType::kQ6_K:
+      return 208;
+    default:
+      return 0;
+  }
+}
+
+// Where quants begin that fill the rest of a block, or the part in front of the scales.
+int64_t QuantsOffset(BlockType type) {
+  const QuantFormat format = QuantFormatOf(type);
+  if (type == BlockType::kQ2_K) return 16;
+  if (ScaleOffset(type) > 0) return 0;
+  return BlockSize(type) - format.elements * format.bits / 8;
+}
+
 // A matrix in a file's format; blocks of random bytes with scales (and minima) of order 2^-8.
 struct FileMatrix {
   FileMatrix(BlockType type, int64_t rows, int64_t columns, uint32_t seed)
@@ -30,14 +52,15 @@ struct FileMatrix {
         const uint16_t half = FloatToHalf(std::ldexp(static_cast<float>(random() % 512) - 256, -16));
         std::memcpy(bytes.data() + at + offset, &half, 2);
       };
-      if (type == BlockType::kF32) {
+      if (type == BlockType::kF32 || type == BlockType::kQ8_K) {
         const float value = static_cast<float>(random() % 2000) / 1000 - 1;
         std::memcpy(bytes.data() + at, &value, 4);
       } else if (type == BlockType::kBF16) {
         bytes[at + 1] = 0x3e;
       } else {
-        put_half(type == BlockType::kQ6_K ? 208 : 0);
-        if (QuantFormatOf(type).has_minimum) put_half(2);
+        const int64_t scale = ScaleOffset(type);
+        put_half(scale);
+        if (QuantFormatOf(type).has_minimum) put_half(scale + 2);
       }
     }
     tensor = {"w", {rows, columns}, type, bytes};
@@ -81,8 +104,10 @@ class KernelsTest : public ::testing::TestWithParam<const Kernels*> {
 
 constexpr BlockType kTypes[] = {BlockType::kF32,  BlockType::kF16,  BlockType::kBF16,
                                 BlockType::kQ4_0, BlockType::kQ4_1, BlockType::kQ5_0,
-                                BlockType::kQ5_1, BlockType::kQ8_0, BlockType::kQ4_K,
-                                BlockType::kQ5_K, BlockType::kQ6_K};
+                                BlockType::kQ5_1, BlockType::kQ8_0, BlockType::kQ2_K,
+                                BlockType::kQ3_K, BlockType::kQ4_K, BlockType::kQ5_K,
+                                BlockType::kQ6_K, BlockType::kQ8_K, BlockType::kIQ4_NL,
+                                BlockType::kIQ4_XS};
 
 // Inputs that give more than one block, or a number that is no multiple of a vector.
 int64_t ColumnsFor(BlockType type) {
@@ -106,7 +131,7 @@ TEST_P(KernelsTest, MultiplyIsTheProductOfWhatIsStored) {
           double magnitude = 0;
           for (int64_t k = 0; k < columns; ++k) {
             const int64_t block = (m * columns + k) / kBlock;
-            const double input = BlockElements(type) == 1
+            const double input = BlockElements(PackedType(type)) == 1
                                      ? x.values[m * columns + k]
                                      : static_cast<double>(x.quants[m * columns + k]) * x.scales[block];
             sum += input * file.values[n * columns + k];
@@ -122,14 +147,14 @@ TEST_P(KernelsTest, MultiplyIsTheProductOfWhatIsStored) {
 // The largest quants of both signs: sums inside a block must not saturate.
 TEST_P(KernelsTest, ExtremeQuantsDoNotSaturate) {
   for (const BlockType type : kTypes) {
-    if (BlockElements(type) == 1) continue;
+    if (BlockElements(PackedType(type)) == 1) continue;
     for (const uint8_t byte : {0x00, 0x7f, 0x80, 0x81, 0xff}) {
       for (const float sign : {1.0f, -1.0f}) {
         const int64_t columns = BlockElements(type);
         FileMatrix file(type, 8, columns, 1);
         const QuantFormat format = QuantFormatOf(type);
         const int64_t num_quant_bytes = columns * format.bits / 8;
-        const int64_t header = type == BlockType::kQ6_K ? 0 : BlockSize(type) - num_quant_bytes;
+        const int64_t header = QuantsOffset(type);
         for (int64_t i = 0; i < static_cast<int64_t>(file.bytes.size()); ++i) {
           const int64_t at = i % BlockSize(type) - header;
           if (at >= 0 && at < num_quant_bytes) file.bytes[i] = byte;

@@ -281,7 +281,7 @@ TEST(GgufTest, RefusesWrongTensors) {
       {"product 2^64 + 8", Dimensions({8, (uint64_t{1} << 61) + 1}), kDataLoss, norm},
       {"bytes 2^64", Dimensions({uint64_t{1} << 62}), kDataLoss, norm},
       {"2^42 elements", Dimensions({uint64_t{1} << 42}), kDataLoss, norm + "expected data within"},
-      {"type Q2_K", Type(10), kUnimplemented, norm + "type: expected one of F32"},
+      {"type IQ2_XXS", Type(16), kUnimplemented, norm + "type: expected one of F32"},
       {"type of old", Type(4), kUnimplemented, norm},
       {"type unknown", Type(~0u), kUnimplemented, norm + "type: expected one of"},
       {"broken row", Type(2), kDataLoss, norm + "expected rows of whole Q4_0 blocks"},
