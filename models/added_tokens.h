@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "models/tokenizer_spec.h"
 
 namespace paceline::internal {
 
@@ -16,14 +17,16 @@ namespace paceline::internal {
 class AddedTokens {
  public:
   struct Match {
-    size_t begin, end;
+    size_t begin, end;  // With the white space that the token takes.
     int32_t id;
   };
 
   // Of equal texts the first added wins. An empty text never matches.
-  void Add(std::string_view text, int32_t id);
+  void Add(std::string_view text, const AddedOptions& options);
+  bool empty() const { return ids_.size() == 1; }
 
-  // The leftmost match at or after `from`, the longest one there.
+  // The leftmost match at or after `from`, the longest one there. A token that has to be a word of
+  // its own and is not hides the shorter ones in it.
   std::optional<Match> Find(std::string_view text, size_t from) const;
 
  private:
@@ -31,8 +34,9 @@ class AddedTokens {
 
   // Node 0 is the root. A child is found by (node << 8 | byte).
   absl::flat_hash_map<uint64_t, uint32_t> children_;
-  std::vector<int32_t> ids_{-1};  // By node; -1: no token ends here.
-  bool first_bytes_[256] = {};    // Bytes that a token begins with.
+  std::vector<int32_t> ids_{-1};                        // By node; -1: no token ends here.
+  bool first_bytes_[256] = {};                          // Bytes that a token begins with.
+  absl::flat_hash_map<int32_t, AddedOptions> options_;  // By id, where there are any.
 };
 
 }  // namespace paceline::internal

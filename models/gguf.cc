@@ -107,6 +107,10 @@ int64_t GgufArray::Integer(int64_t i) const {
   return LoadInteger(type, scalars.data() + i * static_cast<int64_t>(ScalarSize(type)));
 }
 
+double GgufArray::Number(int64_t i) const {
+  return LoadFloat(type, scalars.data() + i * static_cast<int64_t>(ScalarSize(type)));
+}
+
 std::string PrintableName(std::string_view name) {
   const std::string_view shown = name.substr(0, kMaxShownName);
   return absl::StrCat("'", absl::CHexEscape(std::string(shown)),

@@ -26,6 +26,7 @@ struct GgufArray {
   bool has_strings() const;
   bool has_integers() const;
   int64_t Integer(int64_t i) const;  // Element i of an array that has_integers().
+  double Number(int64_t i) const;    // Of one that has neither integers nor strings.
 };
 
 using GgufValue = std::variant<bool, int64_t, double, std::string_view, GgufArray>;

@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "models/family.h"
+#include "models/tokenizer.h"
 
 namespace paceline {
 namespace {
@@ -105,8 +106,9 @@ void ReadSizes(const Family& family, ConfigReader& reader, ModelConfig& config) 
   const int32_t even_share = config.num_heads > 0 ? config.hidden_size / config.num_heads : 0;
   config.head_dim = reader.Size("attention.key_length", even_share);
   config.context_length = reader.Size("context_length");
-  config.norm_epsilon = reader.Real(family.norm == NormKind::kRms ? "attention.layer_norm_rms_epsilon"
-                                                                  : "attention.layer_norm_epsilon");
+  config.norm_epsilon =
+      reader.Real(family.norm == NormKind::kRms ? "attention.layer_norm_rms_epsilon"
+                                                : "attention.layer_norm_epsilon");
 }
 
 const TensorView* FindTensor(const GgufFile& file, std::string_view name) {
@@ -202,8 +204,8 @@ absl::Status ReadRotaries(const GgufFile& file, const Family& family, ConfigRead
 // hidden size; its head size is another.
 void ReadAttentionScale(const Family& family, ConfigReader& reader, ModelConfig& config) {
   if (family.name == "gemma3" && config.num_layers == 62) {
-    config.attention_scale = std::sqrt(static_cast<float>(config.num_heads) /
-                                       static_cast<float>(config.hidden_size));
+    config.attention_scale =
+        std::sqrt(static_cast<float>(config.num_heads) / static_cast<float>(config.hidden_size));
   }
   config.attention_scale = reader.Real("attention.scale", config.attention_scale);
 }
@@ -241,7 +243,43 @@ absl::Status ReadMerges(const GgufFile& file, TokenizerSpec& spec) {
   if (!merges->has_strings()) {
     return file.Damaged("key 'tokenizer.ggml.merges'", "strings", "an array of another type");
   }
-  spec.merges.assign(merges->strings.begin(), merges->strings.end());
+  spec.merges.reserve(merges->strings.size());
+  for (const std::string_view text : merges->strings) {
+    absl::StatusOr<TokenizerSpec::Merge> merge = ParseMerge(text);
+    if (!merge.ok()) {
+      return absl::DataLossError(absl::StrCat(file.name(), ": key 'tokenizer.ggml.merges': merge ",
+                                              spec.merges.size(), ": ", merge.status().message()));
+    }
+    spec.merges.push_back(*std::move(merge));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadScores(const GgufFile& file, TokenizerSpec& spec) {
+  constexpr std::string_view kKey = "tokenizer.ggml.scores";
+  PACELINE_ASSIGN_OR_RETURN(const GgufArray* scores, file.Array(kKey));
+  const auto expected = static_cast<int64_t>(spec.tokens.size());
+  if (scores->has_strings() || scores->has_integers() || scores->size != expected) {
+    return file.Damaged(absl::StrCat("key '", std::string(kKey), "'"),
+                        absl::StrCat(expected, " numbers, one a token"),
+                        absl::StrCat(scores->size, scores->has_integers() ? " others" : ""));
+  }
+  for (int64_t i = 0; i < scores->size; ++i) {
+    spec.scores.push_back(static_cast<float>(scores->Number(i)));
+  }
+  return absl::OkStatus();
+}
+
+// Vocabularies of SentencePiece: characters are merged by scores, spaces are written as U+2581.
+absl::Status ReadCharacterTokenizer(const GgufFile& file, TokenizerSpec& spec) {
+  spec.pre.clear();
+  spec.space_mark = "\u2581";
+  spec.fuses_unknown = true;
+  PACELINE_RETURN_IF_ERROR(ReadScores(file, spec));
+  PACELINE_ASSIGN_OR_RETURN(const bool prefix, file.Bool("tokenizer.ggml.add_space_prefix", true));
+  spec.drops_first_space = prefix;
+  if (prefix) spec.normalisers.push_back({TextStep::Kind::kPrepend, "", " "});
+  spec.normalisers.push_back({TextStep::Kind::kReplace, " ", spec.space_mark});
   return absl::OkStatus();
 }
 
@@ -316,7 +354,9 @@ absl::StatusOr<TokenizerSpec> GgufTokenizer(const GgufFile& file) {
   PACELINE_ASSIGN_OR_RETURN(spec.model, file.String("tokenizer.ggml.model"));
   PACELINE_ASSIGN_OR_RETURN(spec.pre, file.String("tokenizer.ggml.pre", "default"));
   PACELINE_RETURN_IF_ERROR(ReadTokens(file, spec));
-  PACELINE_RETURN_IF_ERROR(ReadMerges(file, spec));
+  const bool of_characters = spec.model == "llama";
+  PACELINE_RETURN_IF_ERROR(of_characters ? ReadCharacterTokenizer(file, spec)
+                                         : ReadMerges(file, spec));
   const std::pair<std::string_view, std::optional<int32_t>*> ids[] = {
       {"bos", &spec.bos_id},         {"eos", &spec.eos_id},     {"eot", &spec.eot_id},
       {"unknown", &spec.unknown_id}, {"padding", &spec.pad_id},
@@ -327,8 +367,8 @@ absl::StatusOr<TokenizerSpec> GgufTokenizer(const GgufFile& file) {
   }
   // The pattern set of Llama 3 implies both; GGUF has no key for the first.
   spec.ignore_merges = spec.pre == "llama-bpe" || spec.pre == "llama3";
-  PACELINE_ASSIGN_OR_RETURN(spec.add_bos,
-                            file.Bool("tokenizer.ggml.add_bos_token", spec.ignore_merges));
+  PACELINE_ASSIGN_OR_RETURN(
+      spec.add_bos, file.Bool("tokenizer.ggml.add_bos_token", of_characters || spec.ignore_merges));
   PACELINE_ASSIGN_OR_RETURN(spec.chat_template, file.String("tokenizer.chat_template", ""));
   return spec;
 }

@@ -6,7 +6,7 @@
 #include "absl/status/statusor.h"
 #include "models/gguf.h"
 #include "models/model_config.h"
-#include "models/tokenizer.h"
+#include "models/tokenizer_spec.h"
 
 namespace paceline {
 

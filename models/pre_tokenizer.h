@@ -1,4 +1,4 @@
-// Cuts text into the words that BPE merges within, by the pattern sets that model files name.
+// Cuts text into the words that BPE merges within.
 #pragma once
 
 #include <memory>
@@ -7,18 +7,26 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "models/tokenizer_spec.h"
 
 namespace paceline::internal {
 
-// The stages of a named set run one after the other, each within the pieces of the stage before. A
-// stage cuts its input into its matches and what lies between them, so no byte is lost.
+// The words of GPT-2.
+inline constexpr const char* kGpt2Words =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+
+// The splits that model files name. kUnimplemented, listing the known names, for another one.
+absl::StatusOr<std::vector<SplitRule>> NamedSplits(std::string_view name);
+
+// The rules run one after the other, each within the words of the one before; without any, a text
+// is one word.
 //
 // Character classes are those of PCRE2's Unicode tables (14.0 in release 10.42); white space is
 // Unicode's White_Space. Thread-safe.
 class PreTokenizer {
  public:
-  // kUnimplemented, listing the known names, for a name without a pattern set.
-  static absl::StatusOr<PreTokenizer> Create(std::string_view name);
+  // kInvalidArgument naming a pattern that is none, or that could match nothing.
+  static absl::StatusOr<PreTokenizer> Create(const std::vector<SplitRule>& rules);
   PreTokenizer(PreTokenizer&&) noexcept;
   PreTokenizer& operator=(PreTokenizer&&) noexcept;
   ~PreTokenizer();

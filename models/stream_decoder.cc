@@ -47,6 +47,10 @@ size_t AppendText(std::string_view bytes, bool hold_tail, std::string& text) {
 }  // namespace
 
 std::string StreamDecoder::Push(std::string_view bytes) {
+  if (drop_space_ && !bytes.empty()) {
+    drop_space_ = false;
+    if (bytes.front() == ' ') bytes.remove_prefix(1);
+  }
   tail_ += bytes;
   std::string text;
   tail_.erase(0, AppendText(tail_, /*hold_tail=*/true, text));

@@ -1,4 +1,4 @@
-// Text to token ids and back: byte-level BPE with added and special tokens.
+// Text to token ids and back: byte-pair encoding of bytes or of characters, with added tokens.
 #pragma once
 
 #include <cstdint>
@@ -10,30 +10,12 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "models/tokenizer_spec.h"
 
 namespace paceline {
 
-// What a model file says of its tokenizer.
-struct TokenizerSpec {
-  enum class TokenKind : uint8_t {
-    kNormal = 1,
-    kUnknown = 2,
-    kControl = 3,
-    kUserDefined = 4,
-    kUnused = 5,
-    kByte = 6
-  };
-
-  std::string model;                // "gpt2" is byte-level BPE.
-  std::string pre;                  // Name of the pre-tokenizer's pattern set.
-  std::vector<std::string> tokens;  // [V] pieces as the file writes them (byte-level alphabet).
-  std::vector<TokenKind> kinds;     // [V]
-  std::vector<std::string> merges;  // "left right", best first.
-  std::optional<int32_t> bos_id, eos_id, eot_id, unknown_id, pad_id;
-  bool add_bos = false;
-  bool ignore_merges = false;  // A word that is a token is taken whole, unmerged.
-  std::string chat_template;   // Empty if the file has none.
-};
+// A merge as files write it, "left right"; kInvalidArgument saying what came.
+absl::StatusOr<TokenizerSpec::Merge> ParseMerge(std::string_view text);
 
 class Tokenizer {
  public:
@@ -50,14 +32,14 @@ class Tokenizer {
 
   // Ids of `text`, which may hold any bytes: a run of ill-formed UTF-8 is a word of its own,
   // encoded byte by byte like any other. Added tokens are found first, the longest at each
-  // position. A byte that the vocabulary has no token for (SmolLM2 lacks 21, all rare control
+  // position. What the vocabulary has no token for (SmolLM2 lacks 21 bytes, all rare control
   // characters or bytes that are in no or hardly any text) becomes the unknown token if the file
   // has one of that kind, and is left out otherwise, as the models' own tokenizers do. No begin
   // token is added: see AddBos. Cost: O(text) pattern matching and O(n log n) merging a word;
   // kInvalidArgument if the pattern's match limit is reached.
   absl::StatusOr<std::vector<int32_t>> Encode(std::string_view text, Specials specials) const;
 
-  // False if `text` has a byte that Encode leaves out: users should be told.
+  // False if `text` has a byte or character that Encode leaves out: users should be told.
   bool CanSpell(std::string_view text) const;
 
   // `ids` with the begin token in front where the file asks for one and it is not there already.
@@ -67,7 +49,8 @@ class Tokenizer {
   // tokens unless `show_control`. Valid while the tokenizer lives.
   std::string_view Piece(int32_t id, bool show_control = false) const;
 
-  // Text of `ids`: pieces joined, ill-formed UTF-8 replaced by U+FFFD as StreamDecoder does.
+  // A whole text of `ids`: pieces joined, ill-formed UTF-8 replaced by U+FFFD as StreamDecoder
+  // does, without the space that a vocabulary may put in front of a first word.
   std::string Decode(std::span<const int32_t> ids, bool show_control = false) const;
 
   int32_t vocab_size() const;
@@ -88,6 +71,9 @@ class Tokenizer {
 // becomes one U+FFFD, however the bytes are cut into pieces.
 class StreamDecoder {
  public:
+  // `drop_first_space`: the text begins here, and is written without one space at its beginning.
+  explicit StreamDecoder(bool drop_first_space = false) : drop_space_(drop_first_space) {}
+
   // Text that is complete after `bytes`.
   std::string Push(std::string_view bytes);
   // What is held back, as U+FFFD if anything is. The decoder is empty afterwards.
@@ -95,6 +81,7 @@ class StreamDecoder {
 
  private:
   std::string tail_;  // At most three bytes.
+  bool drop_space_;   // Nothing was seen yet.
 };
 
 }  // namespace paceline

@@ -11,7 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "models/block_format.h"
 #include "models/model_config.h"
-#include "models/tokenizer.h"
+#include "models/tokenizer_spec.h"
 
 namespace paceline {
 
@@ -32,7 +32,7 @@ class WeightSource {
 
   virtual const ModelConfig& config() const = 0;
   virtual const TokenizerSpec& tokenizer()
-      const = 0;  // Vocabulary, merges, template; see tokenizer.h.
+      const = 0;  // Vocabulary, merges, template.
   virtual const std::vector<TensorView>& tensors() const = 0;
   virtual int64_t file_bytes() const = 0;
 

@@ -53,7 +53,7 @@ TokenizerSpec SpecFor(std::string_view pattern) {
                                                                            {"Ã", "©"}}};
   for (const auto& [left, right] : kMerges) {
     AddToken(spec, std::string(left) + right, Kind::kNormal);
-    spec.merges.push_back(std::string(left) + " " + right);
+    spec.merges.emplace_back(left, right);
   }
   AddToken(spec, "<|im_start|>", Kind::kControl);
   AddToken(spec, "<|im_end|>", Kind::kControl);
@@ -139,7 +139,7 @@ void TrySpec(TokenizerSpec spec, std::string_view data) {
         spec.kinds[at % spec.kinds.size()] = static_cast<Kind>(number & 7);
         break;
       case 2:
-        spec.merges.push_back(text);
+        if (auto merge = ParseMerge(text); merge.ok()) spec.merges.push_back(*std::move(merge));
         break;
       case 3:
         AddToken(spec, text, static_cast<Kind>(number & 7));

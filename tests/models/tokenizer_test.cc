@@ -27,7 +27,8 @@ std::string FromHex(const std::string& hex) {
 
 std::vector<std::string> Words(const std::string& pre, const std::string& text) {
   std::vector<std::string_view> words;
-  EXPECT_THAT(internal::PreTokenizer::Create(pre)->Split(text, words), IsOk());
+  const auto rules = internal::NamedSplits(pre);
+  EXPECT_THAT(internal::PreTokenizer::Create(*rules)->Split(text, words), IsOk());
   return {words.begin(), words.end()};
 }
 
@@ -133,7 +134,7 @@ TEST(TokenizerTest, Br40IgnoreMergesIsHonoured) {
     spec.model = "gpt2";
     spec.pre = "gpt-2";
     for (const std::string token : {"a", "b", "c", "ab", "bc", "abc"}) AddToken(spec, token);
-    spec.merges = {"b c", "a b"};
+    spec.merges = {{"b", "c"}, {"a", "b"}};
     spec.ignore_merges = golden[name]["ignore_merges"];
     const auto tokenizer = Make(spec);
     for (const auto& c : golden[name]["cases"]) {
@@ -216,7 +217,7 @@ TEST(TokenizerTest, MergesALongWordInGoodTime) {
   TokenizerSpec spec = ByteSpec();
   std::string token = "a";
   for (int i = 0; i < 4; ++i) {
-    spec.merges.push_back(token + " " + token);
+    spec.merges.emplace_back(token, token);
     AddToken(spec, token += token);
   }
   const auto tokenizer = Make(spec);
@@ -275,9 +276,9 @@ TEST(TokenizerTest, RefusesSpecsThatContradictThemselves) {
   constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
   constexpr auto kUnimplemented = absl::StatusCode::kUnimplemented;
   const BadSpec kCases[] = {
-      {[](auto& spec) { spec.model = "llama"; }, kUnimplemented, "'llama'"},
+      {[](auto& spec) { spec.model = "t5"; }, kUnimplemented, "got 't5' (Unigram)"},
+      {[](auto& spec) { spec.model = "bert"; }, kUnimplemented, "'bert'"},
       {[](auto& spec) { spec.pre = "odd"; }, kUnimplemented, "'odd'"},
-      {[](auto& spec) { spec.pre = ""; }, kUnimplemented, "smollm"},
       {[](auto& spec) { spec.pre = "default"; }, kUnimplemented, "'default'"},
       {[](auto& spec) { spec.tokens = {}; }, kInvalid, "tokens"},
       {[](auto& spec) { spec.kinds.pop_back(); }, kInvalid, "kinds: expected 256"},
@@ -290,13 +291,14 @@ TEST(TokenizerTest, RefusesSpecsThatContradictThemselves) {
       {[](auto& spec) { spec.unknown_id = 256; }, kInvalid, "unknown_id"},
       {[](auto& spec) { spec.pad_id = 256; }, kInvalid, "pad_id"},
       {[](auto& spec) { spec.add_bos = true; }, kInvalid, "add_bos"},
-      {[](auto& spec) { spec.merges = {"ab"}; }, kInvalid, "merge 0"},
-      {[](auto& spec) { spec.merges = {""}; }, kInvalid, "merge 0"},
-      {[](auto& spec) { spec.merges = {" a"}; }, kInvalid, "merge 0"},
-      {[](auto& spec) { spec.merges = {"a "}; }, kInvalid, "merge 0"},
-      {[](auto& spec) { spec.merges = {"a b c"}; }, kInvalid, "merge 0"},
-      {[](auto& spec) { spec.merges = {"a b"}; }, kInvalid, "'ab'"},
-      {[](auto& spec) { spec.merges = {"zz b"}; }, kInvalid, "'zz"},
+      {[](auto& spec) {
+         spec.merges = {{"a", "b"}};
+       },
+       kInvalid, "merge 0: expected known text tokens, got 'ab'"},
+      {[](auto& spec) {
+         spec.merges = {{"zz", "b"}};
+       },
+       kInvalid, "'zz"},
   };
   for (const BadSpec& bad : kCases) {
     TokenizerSpec spec = ByteSpec();
@@ -305,16 +307,24 @@ TEST(TokenizerTest, RefusesSpecsThatContradictThemselves) {
   }
 }
 
+TEST(TokenizerTest, AMergeIsTwoTextsAndASpace) {
+  EXPECT_THAT(ParseMerge("a b"), IsOkAndHolds(TokenizerSpec::Merge("a", "b")));
+  for (const char* text : {"ab", "", " a", "a ", "a b c"}) {
+    EXPECT_THAT(ParseMerge(text),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'left right'")));
+  }
+}
+
 TEST(TokenizerTest, OfEqualMergesTheFirstCounts) {
   TokenizerSpec spec = ByteSpec();
   const int32_t ab = AddToken(spec, "ab");
   AddToken(spec, "bc");
-  spec.merges = {"a b", "b c", "a b"};
+  spec.merges = {{"a", "b"}, {"b", "c"}, {"a", "b"}};
   EXPECT_THAT(Make(spec)->Encode("abc", Specials::kPlainText), IsOkAndHolds(Ids{ab, 'c'}));
 }
 
 TEST(TokenizerTest, UnknownPreTokenizerNamesTheKnownOnes) {
-  EXPECT_THAT(internal::PreTokenizer::Create("odd"),
+  EXPECT_THAT(internal::NamedSplits("odd"),
               StatusIs(absl::StatusCode::kUnimplemented,
                        AllOf(HasSubstr("'odd'"), HasSubstr("smollm"), HasSubstr("gpt-2"),
                              HasSubstr("llama-bpe"), HasSubstr("qwen2"))));
