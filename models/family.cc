@@ -62,15 +62,15 @@ constexpr Family kFamilies[] = {
     {.name = "qwen2", .model_type = "qwen2", .query_key_value_bias = true, .names = kLlamaNames,
      .prefix = "model."},
     {.name = "qwen3", .model_type = "qwen3", .query_key_norm = true, .names = kLlamaNames,
-     .prefix = "model."},
+     .prefix = "model.", .head_dim = 128},
     {.name = "gemma3", .model_type = "gemma3_text", .activation = Activation::kGelu,
      .query_key_norm = true, .post_norms = true, .scales_embedding = true, .window_period = 6,
      .sliding_rope_base = 10000.0f, .names = kGemmaNames, .prefix = "model.",
-     .norms_less_one = true},
+     .norms_less_one = true, .tied_head = true, .head_dim = 256},
     {.name = "gpt2", .model_type = "gpt2", .norm = NormKind::kLayer,
      .activation = Activation::kGelu, .gated = false, .query_key_value_bias = true,
      .all_biases = true, .learned_positions = true, .names = kGpt2Names, .prefix = "transformer.",
-     .transposed = true},
+     .transposed = true, .tied_head = true},
 };
 
 // Adds a norm's tensors.

@@ -46,6 +46,8 @@ struct Family {
   std::string_view prefix;      // May stand in front of the names.
   bool norms_less_one = false;  // RMS norm weights are stored without their one.
   bool transposed = false;      // Matrices of layers are [inputs, outputs].
+  bool tied_head = false;       // Where config.json does not say,
+  int32_t head_dim = 0;         // and this; 0: an even share of the hidden size.
 };
 
 // Every family. By the file's own word: nullptr if it is none of them.

@@ -6,14 +6,13 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "models/family.h"
+#include "models/tensor_list.h"
 #include "models/tokenizer.h"
 
 namespace paceline {
@@ -296,34 +295,6 @@ absl::Status ReadSpecialId(const GgufFile& file, std::string_view name, int64_t 
   return absl::OkStatus();
 }
 
-constexpr std::string_view kFused = "attn_qkv";
-
-// Queries, keys and values in one tensor, rows one below the other.
-absl::Status SplitFused(const GgufFile& file, const ModelConfig& config, const TensorView& fused,
-                        std::vector<TensorView>& tensors) {
-  const int64_t keys = int64_t{config.num_kv_heads} * config.head_dim;
-  const int64_t queries = int64_t{config.num_heads} * config.head_dim;
-  if (fused.shape[0] != queries + 2 * keys) {
-    return file.Damaged(absl::StrCat("tensor ", PrintableName(fused.name)),
-                        absl::StrCat(queries + 2 * keys, " rows"), absl::StrCat(fused.shape[0]));
-  }
-  const auto row_bytes = static_cast<int64_t>(fused.bytes.size()) / fused.shape[0];
-  int64_t first = 0;
-  for (const auto& [part, rows] :
-       {std::pair("attn_q", queries), std::pair("attn_k", keys), std::pair("attn_v", keys)}) {
-    TensorView& tensor = tensors.emplace_back(fused);
-    tensor.name.replace(tensor.name.find(kFused), kFused.size(), part);
-    tensor.shape[0] = rows;
-    tensor.bytes = fused.bytes.subspan(first * row_bytes, rows * row_bytes);
-    first += rows;
-  }
-  return absl::OkStatus();
-}
-
-std::string ShapeText(const std::vector<int64_t>& shape) {
-  return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
-}
-
 }  // namespace
 
 absl::StatusOr<ModelConfig> GgufModelConfig(const GgufFile& file) {
@@ -377,30 +348,13 @@ absl::StatusOr<std::vector<TensorView>> GgufTensors(const GgufFile& file,
                                                     const ModelConfig& config) {
   std::vector<TensorView> tensors;
   for (const TensorView& tensor : file.tensors()) {
-    if (tensor.name.find(kFused) != std::string::npos) {
-      PACELINE_RETURN_IF_ERROR(SplitFused(file, config, tensor, tensors));
+    if (IsFused(tensor.name)) {
+      PACELINE_RETURN_IF_ERROR(SplitFused(file.name(), config, tensor, tensors));
     } else if (tensor.name != kRopeFactors || config.rotaries.empty()) {
       tensors.push_back(tensor);
     }
   }
-  std::unordered_map<std::string_view, const TensorView*> left;  // Not expected so far.
-  for (const TensorView& tensor : tensors) left[tensor.name] = &tensor;
-  for (const TensorSpec& expected : TensorsOf(config)) {
-    const auto found = left.find(expected.name);
-    const bool missing = found == left.end();
-    if (missing || found->second->shape != expected.shape) {
-      return file.Damaged(absl::StrCat("tensor ", PrintableName(expected.name)),
-                          ShapeText(expected.shape),
-                          missing ? "none" : ShapeText(found->second->shape));
-    }
-    left.erase(found);
-  }
-  for (const TensorView& tensor : tensors) {
-    if (!left.contains(tensor.name)) continue;
-    return absl::UnimplementedError(
-        absl::StrCat(file.name(), ": tensor ", PrintableName(tensor.name), ": expected none in ",
-                     config.architecture, " with ", config.num_layers, " layers, got one"));
-  }
+  PACELINE_RETURN_IF_ERROR(CheckTensors(file.name(), config, tensors));
   return tensors;
 }
 

@@ -1,9 +1,11 @@
 #include "models/weight_source.h"
 
+#include <filesystem>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "models/folder_source.h"
 #include "models/gguf.h"
 #include "models/gguf_model.h"
 #include "models/mapped_file.h"
@@ -33,6 +35,25 @@ class GgufSource : public WeightSource {
   std::vector<TensorView> tensors_;
 };
 
+absl::StatusOr<std::unique_ptr<WeightSource>> OpenGguf(const std::string& path) {
+  PACELINE_ASSIGN_OR_RETURN(MappedFile mapping, MappedFile::Open(path));
+  PACELINE_ASSIGN_OR_RETURN(GgufFile file, GgufFile::Parse(mapping.bytes(), path));
+  PACELINE_ASSIGN_OR_RETURN(ModelConfig config, GgufModelConfig(file));
+  PACELINE_ASSIGN_OR_RETURN(std::vector<TensorView> tensors, GgufTensors(file, config));
+  PACELINE_ASSIGN_OR_RETURN(TokenizerSpec tokenizer, GgufTokenizer(file));
+  return std::make_unique<GgufSource>(std::move(mapping), std::move(config), std::move(tokenizer),
+                                      std::move(tensors));
+}
+
+// The folder that a path means: itself, or that of a file of such a folder; empty for other files.
+std::string FolderOf(const std::filesystem::path& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) return path.string();
+  const bool of_folder = path.extension() == ".safetensors" || path.filename() == "config.json";
+  if (!of_folder || !std::filesystem::exists(path, error)) return "";
+  return path.has_parent_path() ? path.parent_path().string() : ".";
+}
+
 }  // namespace
 
 int64_t TensorView::num_elements() const {
@@ -50,18 +71,14 @@ absl::StatusOr<const TensorView*> WeightSource::Find(absl::string_view name) con
 }
 
 absl::StatusOr<std::unique_ptr<WeightSource>> OpenModel(const std::string& path) {
-  PACELINE_ASSIGN_OR_RETURN(MappedFile mapping, MappedFile::Open(path));
-  PACELINE_ASSIGN_OR_RETURN(GgufFile file, GgufFile::Parse(mapping.bytes(), path));
-  PACELINE_ASSIGN_OR_RETURN(ModelConfig config, GgufModelConfig(file));
-  PACELINE_ASSIGN_OR_RETURN(std::vector<TensorView> tensors, GgufTensors(file, config));
-  PACELINE_ASSIGN_OR_RETURN(TokenizerSpec tokenizer, GgufTokenizer(file));
-  if (static_cast<int64_t>(tokenizer.tokens.size()) > config.vocab_size) {
-    return file.Damaged("tensor 'token_embd.weight'",
-                        absl::StrCat("a row for each of ", tokenizer.tokens.size(), " tokens"),
-                        absl::StrCat(config.vocab_size));
-  }
-  return std::make_unique<GgufSource>(std::move(mapping), std::move(config), std::move(tokenizer),
-                                      std::move(tensors));
+  const std::string folder = FolderOf(path);
+  absl::StatusOr<std::unique_ptr<WeightSource>> source =
+      folder.empty() ? OpenGguf(path) : OpenFolder(folder);
+  if (!source.ok()) return source;
+  const auto tokens = static_cast<int64_t>((*source)->tokenizer().tokens.size());
+  if (tokens <= (*source)->config().vocab_size) return source;
+  return absl::DataLossError(absl::StrCat(path, ": embedding: expected a row for each of ", tokens,
+                                          " tokens, got ", (*source)->config().vocab_size));
 }
 
 }  // namespace paceline

@@ -31,8 +31,7 @@ class WeightSource {
   virtual ~WeightSource() = default;
 
   virtual const ModelConfig& config() const = 0;
-  virtual const TokenizerSpec& tokenizer()
-      const = 0;  // Vocabulary, merges, template.
+  virtual const TokenizerSpec& tokenizer() const = 0;  // Vocabulary, merges, template.
   virtual const std::vector<TensorView>& tensors() const = 0;
   virtual int64_t file_bytes() const = 0;
 
@@ -43,8 +42,9 @@ class WeightSource {
   absl::StatusOr<const TensorView*> Find(absl::string_view name) const;
 };
 
-// Opens a model file. kNotFound if there is none, kDataLoss if it is damaged (the message names the
-// part), kUnimplemented for a format, type or architecture that is not supported.
+// Opens a model: a GGUF file, a Hugging Face folder, or a config.json or safetensors file, which
+// stands for its folder. kNotFound if there is none, kDataLoss if it is damaged (the message names
+// the part), kUnimplemented for a format, type or architecture that is not supported.
 absl::StatusOr<std::unique_ptr<WeightSource>> OpenModel(const std::string& path);
 
 }  // namespace paceline
