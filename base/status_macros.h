@@ -12,11 +12,11 @@
 #define PACELINE_CONCAT_INNER(a, b) a##b
 #define PACELINE_CONCAT(a, b) PACELINE_CONCAT_INNER(a, b)
 
-#define PACELINE_RETURN_IF_ERROR(expression)                  \
-  do {                                                        \
-    if (absl::Status status_ = (expression); !status_.ok()) { \
-      return status_;                                         \
-    }                                                         \
+#define PACELINE_RETURN_IF_ERROR(expression)                                  \
+  do {                                                                        \
+    if (absl::Status paceline_status = (expression); !paceline_status.ok()) { \
+      return paceline_status;                                                 \
+    }                                                                         \
   } while (false)
 
 #define PACELINE_ASSIGN_OR_RETURN(declaration, expression) \

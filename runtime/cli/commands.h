@@ -29,6 +29,9 @@ int RunInspect(const InspectOptions& options);
 // Which settings are exact under which rule, and which are refused.
 int RunMatrix(bool markdown);
 
+// Models that the scripts can install, and what lies in the cache folder.
+int RunModels(bool json);
+
 struct TokenizeOptions {
   std::string model;
   std::string text;  // "-" reads standard input.

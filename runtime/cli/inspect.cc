@@ -14,6 +14,7 @@
 #include "models/slice.h"
 #include "models/weight_source.h"
 #include "runtime/cli/commands.h"
+#include "runtime/cli/models.h"
 #include "runtime/cli/output.h"
 #include "runtime/report.h"
 
@@ -32,7 +33,7 @@ std::map<std::string, TypeUse> TypesOf(const WeightSource& weights) {
     TypeUse& use = types[std::string(BlockTypeName(tensor.type))];
     ++use.tensors;
     use.bytes += static_cast<int64_t>(tensor.bytes.size());
-    use.computed_as = BlockTypeName(cpu::PackedType(tensor.type));
+    use.computed_as = std::string(BlockTypeName(cpu::PackedType(tensor.type)));
   }
   return types;
 }
@@ -208,12 +209,14 @@ absl::Status InspectMachine(bool json) {
 
 absl::Status Inspect(const InspectOptions& options) {
   if (options.machine != options.file.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("FILE: expected a GGUF file or --machine, got ",
+    return absl::InvalidArgumentError(absl::StrCat("FILE: expected a model or --machine, got ",
                                                    options.machine ? "both" : "neither"));
   }
   if (options.machine) return InspectMachine(options.json);
-  PACELINE_ASSIGN_OR_RETURN(const std::unique_ptr<WeightSource> weights, OpenModel(options.file));
-  Json json = ModelJson(options.file, *weights);
+  std::string file = options.file;
+  PACELINE_RETURN_IF_ERROR(ResolveModelName(file));
+  PACELINE_ASSIGN_OR_RETURN(const std::unique_ptr<WeightSource> weights, OpenModel(file));
+  Json json = ModelJson(file, *weights);
   const Json tokenizer = TokenizerJson(weights->tokenizer());
   Output out;
   if (options.json) {

@@ -18,7 +18,7 @@ namespace paceline::cli {
 namespace {
 
 constexpr char kDescription[] =
-    "Generates text with a GGUF model, faster by drafting, with the same distribution.";
+    "Generates text with a language model, faster by drafting, with the same distribution.";
 constexpr size_t kHelpColumn = 34;  // Where descriptions begin.
 constexpr size_t kHelpWidth = 100;
 constexpr char kVersion[] = "paceline " PACELINE_VERSION "\n";
@@ -32,13 +32,14 @@ struct Commands {
   TokenizeOptions tokenize;
   SliceOptions slice;
   bool markdown = false;
+  bool models_json = false;
   bool version = false;
   std::function<int()> run;  // The chosen subcommand.
 };
 
 void AddInspect(CLI::App& app, Commands& commands) {
   CLI::App* sub = app.add_subcommand("inspect", "Print what is in a model file, or in the machine.");
-  sub->add_option("FILE", commands.inspect.file, "GGUF file")->type_name("");
+  sub->add_option("FILE", commands.inspect.file, "a model: GGUF file, Hugging Face folder, or name")->type_name("");
   sub->add_flag("--machine", commands.inspect.machine,
                 "instruction sets of the fast engine here, the one chosen first, and speed limits");
   sub->add_flag("--json", commands.inspect.json, "print one JSON object");
@@ -50,6 +51,13 @@ void AddMatrix(CLI::App& app, Commands& commands) {
       app.add_subcommand("matrix", "Print which settings are exact under which rule, or refused.");
   sub->add_flag("--markdown", commands.markdown, "as a page of the documentation");
   sub->callback([&] { commands.run = [&] { return RunMatrix(commands.markdown); }; });
+}
+
+void AddModels(CLI::App& app, Commands& commands) {
+  CLI::App* sub = app.add_subcommand(
+      "models", "List models that can be installed by name, and those that are.");
+  sub->add_flag("--json", commands.models_json, "print a JSON array");
+  sub->callback([&] { commands.run = [&] { return RunModels(commands.models_json); }; });
 }
 
 void AddTokenize(CLI::App& app, Commands& commands) {
@@ -93,6 +101,7 @@ void AddCommands(CLI::App& app, Commands& commands) {
   compare->callback([&] { commands.run = [&] { return RunCompare(commands.compare); }; });
   AddMatrix(app, commands);
   AddInspect(app, commands);
+  AddModels(app, commands);
   AddTokenize(app, commands);
   AddSlice(app, commands);
   app.footer("paceline COMMAND --help explains a command's options.");

@@ -102,6 +102,16 @@ void AddPromptStyle(CLI::App& app, GenerateOptions& options) {
                "wrap the prompt in the model's chat template (default if the template is known)")
       ->group(kPrompt);
   app.add_flag("--raw", options.raw, "continue the prompt's text as it is")->group(kPrompt);
+  app.add_option(
+         "--chat-template", options.chat_template,
+         "chatml | qwen | llama3 | gemma | mistral-v1 | mistral | mistral-v7: wrap prompts so "
+         "(default: as the model's own template says)")
+      ->type_name("FAMILY")
+      ->group(kPrompt);
+  app.add_option("--prefill", options.prefill,
+                 "the chat's answer begins with TEXT, which is not printed again")
+      ->type_name("TEXT")
+      ->group(kPrompt);
   app.add_option("--system", options.system, "system message of the chat (default: the template's)")
       ->type_name("TEXT")
       ->group(kPrompt);
@@ -119,8 +129,9 @@ void AddModel(CLI::App& app, GenerateOptions& options) {
   app.add_option("--device", options.engine.device, "cpu, cuda or cuda:N (default cpu)")
       ->type_name("NAME")
       ->group(kModel);
-  app.add_option("--isa", options.engine.isa,
-                 "instruction set of the fast engine (default: the best here; see inspect --machine)")
+  app.add_option(
+         "--isa", options.engine.isa,
+         "instruction set of the fast engine (default: the best here; see inspect --machine)")
       ->type_name("NAME")
       ->group(kModel);
   AddNumber<int32_t>(app, "--threads,-t", options.engine.num_threads, "N",
@@ -147,8 +158,9 @@ void AddChoices(CLI::App& app, GenerateOptions& options) {
   AddNumber<uint32_t>(app, "--num-choices", options.num_choices, "N",
                       With("answers to each prompt, independent draws", options.num_choices))
       ->group(kLength);
-  AddNumber<uint32_t>(app, "--best-of", options.best_of, "M",
-                      "draw M answers and keep the likeliest by mean log-probability (default 0: off)")
+  AddNumber<uint32_t>(
+      app, "--best-of", options.best_of, "M",
+      "draw M answers and keep the likeliest by mean log-probability (default 0: off)")
       ->group(kLength);
 }
 
@@ -193,9 +205,9 @@ void AddFilters(CLI::App& app, GenerateOptions& options) {
       ->allow_extra_args(false)
       ->group(kSampling);
   AddParsed(
-      app, "--draw", ParseDrawMethod, [&](DrawMethod method) { sampling.draw = method; },
-      "METHOD",
-      "inverse_cdf | gumbel: noise of a draw (default gumbel with --verify coupled, else inverse_cdf)")
+      app, "--draw", ParseDrawMethod, [&](DrawMethod method) { sampling.draw = method; }, "METHOD",
+      "inverse_cdf | gumbel: noise of a draw (default gumbel with --verify coupled, else "
+      "inverse_cdf)")
       ->group(kSampling);
   add("--guidance-scale,--cfg-scale", sampling.guidance_scale, "G",
       "leads away from what the model says without the prompt; twice the passes (default 1: off)");
@@ -301,7 +313,8 @@ void AddDrafting(CLI::App& app, GenerateOptions& options) {
       With("longest ending looked up with --draft ngram", speculation.ngram.max_n));
   add("--ngram-min", speculation.ngram.min_n, With("shortest one", speculation.ngram.min_n));
   app.add_option("--verify", speculation.verify,
-                 absl::StrCat(RuleNames(), ": rule that accepts (default standard); at temperature 0 "
+                 absl::StrCat(RuleNames(),
+                              ": rule that accepts (default standard); at temperature 0 "
                               "every exact one is greedy"))
       ->type_name("RULE")
       ->group(kDrafting);
@@ -329,8 +342,9 @@ void AddDetails(CLI::App& app, GenerateOptions& options) {
   app.add_option("--trace", options.trace, "write every decision to FILE, a JSON object a line")
       ->type_name("FILE")
       ->group(kOutput);
-  AddNumber<int32_t>(app, "--parallel", options.parallel, "N",
-                     With("with --prompts or choices: sequences that share a pass", options.parallel))
+  AddNumber<int32_t>(
+      app, "--parallel", options.parallel, "N",
+      With("with --prompts or choices: sequences that share a pass", options.parallel))
       ->group(kOutput);
 }
 
@@ -342,7 +356,9 @@ GenerateOptions::GenerateOptions() {
 }
 
 void AddModelOption(CLI::App& app, std::string& model) {
-  app.add_option("--model,-m", model, "GGUF file (default: environment PACELINE_MODEL)")
+  app.add_option("--model,-m", model,
+                 "GGUF file, Hugging Face folder, or a name of `paceline models`\n(default: "
+                 "environment PACELINE_MODEL)")
       ->type_name("PATH")
       ->group(kModel);
 }
@@ -377,8 +393,9 @@ void AddBenchOptions(CLI::App& app, BenchOptions& options) {
   app.add_flag("--passes", options.passes,
                "no prompts: what a pass of 1 to 32 rows costs, beside the machine's limits")
       ->group("Measuring");
-  AddNumber<int32_t>(app, "--cached", options.cached_positions, "TOKENS",
-                     With("with --passes: positions cached before a pass", options.cached_positions))
+  AddNumber<int32_t>(
+      app, "--cached", options.cached_positions, "TOKENS",
+      With("with --passes: positions cached before a pass", options.cached_positions))
       ->group("Measuring");
   AddModel(app, options.generate);
   AddLength(app, options.generate);

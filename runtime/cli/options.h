@@ -23,6 +23,8 @@ struct GenerateOptions {
   std::string prompts_file;
   bool chat = false;  // Neither: the template if it is known, raw with a notice otherwise.
   bool raw = false;
+  std::string chat_template;  // A family's name; empty: as the model's template says.
+  std::string prefill;        // How the answer begins.
   std::string system;
   std::string negative_prompt;  // As a prompt is wrapped; empty: none.
   int32_t parallel = 1;  // Sequences a pass, with prompts_file.

@@ -88,18 +88,19 @@ absl::StatusOr<std::vector<Prompt>> ReadPrompts(const GenerateOptions& options) 
 
 absl::StatusOr<PromptEncoder> PromptEncoder::Create(const GenerateOptions& options,
                                                     const Tokenizer& tokenizer) {
-  PromptEncoder encoder(tokenizer, options.system);
+  PromptEncoder encoder(tokenizer, options);
   if (options.raw || options.prompt_ids) return encoder;
-  absl::StatusOr<ChatTemplate> chat = ChatTemplate::Recognise(tokenizer.spec());
+  const TokenizerSpec& spec = tokenizer.spec();
+  absl::StatusOr<ChatTemplate> chat = options.chat_template.empty()
+                                          ? ChatTemplate::Recognise(spec)
+                                          : ChatTemplate::OfFamily(options.chat_template, spec);
   if (chat.ok()) {
     encoder.chat_ = *std::move(chat);
     return encoder;
   }
-  if (options.chat || !options.system.empty()) return chat.status();
-  encoder.notice_ = tokenizer.spec().chat_template.empty()
-                        ? "note: the model has no chat template; continuing the prompt as raw text"
-                        : "note: the model's chat template is not known; continuing the prompt as "
-                          "raw text (--raw asks for that)";
+  const bool wants_chat = options.chat || !options.system.empty() || !options.prefill.empty();
+  if (wants_chat || !absl::IsNotFound(chat.status())) return chat.status();
+  encoder.notice_ = "note: the model has no chat template; continuing the prompt as raw text";
   return encoder;
 }
 
@@ -113,7 +114,9 @@ absl::StatusOr<std::vector<int32_t>> PromptEncoder::Encode(const Prompt& prompt)
   std::vector<ChatMessage> messages;
   if (!system_.empty()) messages.push_back({"system", system_});
   messages.push_back({"user", prompt.text});
-  return chat_->Render(tokenizer_, messages);
+  if (prefill_.empty()) return chat_->Render(tokenizer_, messages);
+  messages.push_back({"assistant", prefill_});
+  return chat_->Render(tokenizer_, messages, ChatTemplate::Ending::kContinue);
 }
 
 }  // namespace paceline::cli

@@ -35,8 +35,9 @@ std::string ReadStandardInput();
 // Wraps prompts as the options ask: chat template or raw text.
 class PromptEncoder {
  public:
-  // kNotFound or kUnimplemented if --chat is asked for and the template is not known. Without
-  // --chat or --raw an unknown template means raw text; notice() then says so.
+  // kUnimplemented if the template is not known, kInvalidArgument if --chat-template does not fit,
+  // kNotFound if there is none and a chat is asked for. Without a template and without --chat or
+  // --raw the prompt is raw text; notice() then says so.
   static absl::StatusOr<PromptEncoder> Create(const GenerateOptions& options,
                                               const Tokenizer& tokenizer);
 
@@ -45,11 +46,12 @@ class PromptEncoder {
   const std::string& notice() const { return notice_; }
 
  private:
-  PromptEncoder(const Tokenizer& tokenizer, std::string system)
-      : tokenizer_(tokenizer), system_(std::move(system)) {}
+  PromptEncoder(const Tokenizer& tokenizer, const GenerateOptions& options)
+      : tokenizer_(tokenizer), system_(options.system), prefill_(options.prefill) {}
 
   const Tokenizer& tokenizer_;
   std::string system_;
+  std::string prefill_;
   std::optional<ChatTemplate> chat_;
   std::string notice_;
 };

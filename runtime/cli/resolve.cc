@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "runtime/cli/models.h"
 #include "runtime/cli/options.h"
 
 namespace paceline::cli {
@@ -27,8 +28,16 @@ absl::Status CheckPrompt(const GenerateOptions& options) {
   PACELINE_RETURN_IF_ERROR(
       Refuse(options.prompt_ids && options.chat,
              "--prompt-ids: expected no --chat, token ids are taken as they are"));
-  return Refuse(!options.system.empty() && (options.raw || options.prompt_ids),
-                "--system: expected a chat, got --raw or --prompt-ids");
+  const std::pair<const char*, const std::string*> of_chats[] = {
+      {"--system", &options.system},
+      {"--chat-template", &options.chat_template},
+      {"--prefill", &options.prefill}};
+  for (const auto& [name, value] : of_chats) {
+    PACELINE_RETURN_IF_ERROR(
+        Refuse(!value->empty() && (options.raw || options.prompt_ids),
+               absl::StrCat(name, ": expected a chat, got --raw or --prompt-ids")));
+  }
+  return absl::OkStatus();
 }
 
 // The engine would say so as well, but only after the model is loaded.
@@ -39,13 +48,13 @@ absl::Status CheckLengths(const GenerateOptions& options) {
 
 absl::Status CheckChoices(const GenerateOptions& options) {
   constexpr uint32_t kMost = 1024;
-  PACELINE_RETURN_IF_ERROR(Refuse(
-      options.num_choices < 1 || options.num_choices > kMost,
-      absl::StrCat("--num-choices: expected a number in [1, ", kMost, "], got ", options.num_choices)));
-  return Refuse(options.best_of != 0 &&
-                    (options.best_of < options.num_choices || options.best_of > kMost),
-                absl::StrCat("--best-of: expected a number in [", options.num_choices,
-                             " (--num-choices), ", kMost, "], or 0 (off), got ", options.best_of));
+  PACELINE_RETURN_IF_ERROR(Refuse(options.num_choices < 1 || options.num_choices > kMost,
+                                  absl::StrCat("--num-choices: expected a number in [1, ", kMost,
+                                               "], got ", options.num_choices)));
+  return Refuse(
+      options.best_of != 0 && (options.best_of < options.num_choices || options.best_of > kMost),
+      absl::StrCat("--best-of: expected a number in [", options.num_choices, " (--num-choices), ",
+                   kMost, "], or 0 (off), got ", options.best_of));
 }
 
 absl::Status CheckOutput(const GenerateOptions& options) {
@@ -69,9 +78,10 @@ absl::Status CheckOutput(const GenerateOptions& options) {
 }
 
 absl::Status CheckModel(const GenerateOptions& options) {
-  PACELINE_RETURN_IF_ERROR(Refuse(
-      options.engine.context_length < 0,
-      absl::StrCat("--context: expected 0 (the model's own) or more, got ", options.engine.context_length)));
+  PACELINE_RETURN_IF_ERROR(
+      Refuse(options.engine.context_length < 0,
+             absl::StrCat("--context: expected 0 (the model's own) or more, got ",
+                          options.engine.context_length)));
   return Refuse(options.engine.num_threads < 0,
                 absl::StrCat("--threads: expected 0 (one a processor) or more, got ",
                              options.engine.num_threads));
@@ -112,9 +122,10 @@ void ResolveTopP(GenerateOptions& options) {
 absl::Status ResolveModel(std::string& model) {
   const char* fallback = std::getenv("PACELINE_MODEL");
   if (model.empty() && fallback != nullptr) model = fallback;
-  return Refuse(model.empty(),
-                "--model: expected a GGUF file, here or in the environment as PACELINE_MODEL, "
-                "got none");
+  PACELINE_RETURN_IF_ERROR(
+      Refuse(model.empty(),
+             "--model: expected a model, here or in the environment as PACELINE_MODEL, got none"));
+  return ResolveModelName(model);
 }
 
 absl::Status Resolve(GenerateOptions& options) {

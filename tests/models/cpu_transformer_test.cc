@@ -111,6 +111,22 @@ INSTANTIATE_TEST_SUITE_P(
                              4e-3},
                       Golden{"gpt2/model-f32.gguf", "gpt2/expected.json", 4e-3}));
 
+INSTANTIATE_TEST_SUITE_P(
+    Folders, CpuGoldenTest,
+    ::testing::Values(Golden{"llama/config.json", "llama/expected.json", 4e-3},
+                      Golden{"llama-bf16/config.json", "llama-bf16/expected.json", 4e-3},
+                      Golden{"llama-f16/config.json", "llama-f16/expected.json", 4e-3},
+                      Golden{"llama-sharded/config.json", "llama-sharded/expected.json", 4e-3},
+                      Golden{"llama-tied-with-head/config.json", "llama-tied-with-head/expected.json", 4e-3},
+                      Golden{"llama-untied/config.json", "llama-untied/expected.json", 4e-3},
+                      Golden{"llama3-rope/config.json", "llama3-rope/expected.json", 4e-3},
+                      Golden{"mistral/config.json", "mistral/expected.json", 4e-3},
+                      Golden{"qwen2/config.json", "qwen2/expected.json", 4e-3},
+                      Golden{"qwen2-untied/config.json", "qwen2-untied/expected.json", 4e-3},
+                      Golden{"qwen3/config.json", "qwen3/expected.json", 4e-3},
+                      Golden{"gemma3/config.json", "gemma3/expected.json", 4e-3},
+                      Golden{"gpt2/config.json", "gpt2/expected.json", 4e-3}));
+
 // ---- Width invariance.
 
 class CpuInvarianceTest : public ::testing::TestWithParam<const char*> {

@@ -16,6 +16,7 @@
 
 #include "models/slice.h"
 #include "models/weight_source.h"
+#include "tests/support/model_folder.h"
 #include "tests/support/real_model.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/test_data.h"
@@ -129,6 +130,42 @@ INSTANTIATE_TEST_SUITE_P(
                       Golden{"gemma3/model-f32.gguf", "expected.json"},
                       Golden{"gemma3/model-f32-nopattern.gguf", "expected-nopattern.json"},
                       Golden{"gpt2/model-f32.gguf", "expected.json"}));
+
+INSTANTIATE_TEST_SUITE_P(Folders, GoldenTest,
+                         ::testing::Values(Golden{"llama/config.json", "expected.json"},
+                                           Golden{"llama-bf16/config.json", "expected.json"},
+                                           Golden{"llama-f16/config.json", "expected.json"},
+                                           Golden{"llama-sharded/config.json", "expected.json"},
+                                           Golden{"llama-tied-with-head/config.json", "expected.json"},
+                                           Golden{"llama-untied/config.json", "expected.json"},
+                                           Golden{"llama3-rope/config.json", "expected.json"},
+                                           Golden{"mistral/config.json", "expected.json"},
+                                           Golden{"qwen2/config.json", "expected.json"},
+                                           Golden{"qwen2-untied/config.json", "expected.json"},
+                                           Golden{"qwen3/config.json", "expected.json"},
+                                           Golden{"gemma3/config.json", "expected.json"},
+                                           Golden{"gpt2/config.json", "expected.json"}));
+
+// Configurations of older releases say the same.
+TEST(FolderTest, OlderSpellingsGiveTheSameModel) {
+  const std::pair<const char*, const char*> kConfigs[] = {
+      {"llama", "config-old.json"},   {"llama3-rope", "config-old.json"},
+      {"qwen2", "config-old.json"},   {"llama3-rope", "config-older.json"},
+      {"qwen3", "config-old.json"},   {"mistral", "config-old.json"},
+      {"gemma3", "config-old.json"},  {"gpt2", "config-old.json"}};
+  for (const auto& [name, config] : kConfigs) {
+    SCOPED_TRACE(std::string(name) + " " + config);
+    const testing::ModelFolder folder(name);
+    folder.Rename(config, "config.json");
+    const auto model = Load(folder.path());
+    const auto expected = ReadJson(std::string("models/") + name + "/expected.json");
+    const auto input = expected["input_ids"].get<std::vector<int32_t>>();
+    const ForwardOutput output = Feed(*model, model->cache().Create(), input);
+    EXPECT_LE(LargestDifference(output.Row(output.num_rows() - 1),
+                                Numbers<float>(expected["logits_last"])),
+              expected["tolerance_abs"].get<double>());
+  }
+}
 
 // ---- Golden logits of a real model.
 

@@ -135,7 +135,7 @@ TEST(TokenizerTest, Br40IgnoreMergesIsHonoured) {
     spec.pre = "gpt-2";
     for (const std::string token : {"a", "b", "c", "ab", "bc", "abc"}) AddToken(spec, token);
     spec.merges = {{"b", "c"}, {"a", "b"}};
-    spec.ignore_merges = golden[name]["ignore_merges"];
+    spec.ignore_merges = name == "br40-ignore-merges";
     const auto tokenizer = Make(spec);
     for (const auto& c : golden[name]["cases"]) {
       EXPECT_THAT(tokenizer->Encode(c["text"].get<std::string>(), Specials::kParse),
